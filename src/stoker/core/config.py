@@ -1,0 +1,165 @@
+"""Every option of the engine and the server, each with its default and one line of doc.
+
+The command line is generated from these fields (`cli/options.py`). Nothing patches a config after
+it was built: what depends on model and machine is computed once, by `resolve()`, into `Limits`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stoker.core.errors import ConfigError
+from stoker.core.model import PAGE_SIZE, KVDtype, KVLayout, ModelConfig, kv_layout
+
+GIB = 1024**3
+
+KernelName = Literal["cpu", "reference"]
+
+
+def option(default: Any, doc: str) -> Any:
+    """A dataclass field with a doc line; the option's name is the field's, with dashes."""
+    return dataclasses.field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """One engine on one model."""
+
+    model: str = option("", "Folder, GGUF file or Hugging Face id; empty: the demo model")
+    revision: str | None = option(None, "Branch, tag or commit, for a model loaded by id")
+    kernels: KernelName = option("cpu", "Kernel set: cpu (native) or reference (PyTorch, slow)")
+    kv_dtype: KVDtype = option("bf16", "Number format of the KV cache: bf16, f16 or f32")
+    max_model_len: int | None = option(
+        None, "Longest prompt + output, tokens; default: the model's"
+    )
+    max_num_seqs: int = option(64, "Most sequences in one step")
+    max_num_batched_tokens: int | None = option(
+        None, "Token budget of one step; default: from memory, at most 512"
+    )
+    num_pages: int | None = option(None, "KV pages of 16 tokens; default: from memory")
+    kv_cache_gib: float | None = option(None, "Memory for the KV cache; default: from free memory")
+    memory_fraction: float = option(0.5, "Share of free memory that the KV cache may take")
+    prefix_caching: bool = option(True, "Reuse KV pages of equal prefixes")
+    max_queue: int = option(1024, "Requests that may wait; more are refused with 503")
+    threads: int | None = option(None, "Compute threads; default: the physical cores")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """The HTTP face of one engine."""
+
+    host: str = option("127.0.0.1", "Address to listen on")
+    port: int = option(8000, "Port to listen on")
+    served_model_name: str | None = option(None, "Name in /v1/models; default: from the checkpoint")
+    api_key: str | None = option(None, "Require this key as a bearer token on /v1 routes")
+    cors_origins: tuple[str, ...] = option((), "Origins that browsers may call from; * for any")
+    drain_timeout_s: float = option(30.0, "Seconds that running requests get to finish on SIGTERM")
+    health_timeout_s: float = option(20.0, "Seconds without a sign of life until /health fails")
+    max_body_mib: int = option(16, "Largest request body")
+    chat_template: str | None = option(None, "Jinja file to use instead of the model's template")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What `resolve` needs to know of the machine, in bytes and cores."""
+
+    free_memory: int
+    physical_cores: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the engine may use: no field is optional any more."""
+
+    kv: KVLayout
+    num_pages: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    threads: int
+
+
+def resolve(
+    config: EngineConfig, model: ModelConfig, weight_bytes: int, machine: Machine
+) -> Limits:
+    """Turn options, model and machine into numbers.
+
+    Raises:
+        ConfigError: an option contradicts the model or the machine; names both numbers.
+    """
+    _check_ranges(config)
+    max_model_len = _max_model_len(config, model)
+    budget = config.max_num_batched_tokens or min(512, max(PAGE_SIZE, max_model_len))
+    if budget < config.max_num_seqs:
+        # Every running sequence must be able to decode in one step, or decodes starve each other.
+        if config.max_num_batched_tokens is not None:
+            raise ConfigError(
+                f"max_num_batched_tokens is {budget}, but max_num_seqs is {config.max_num_seqs}: "
+                "the token budget must hold one token of every sequence",
+                param="max_num_batched_tokens",
+            )
+        budget = config.max_num_seqs
+    layout = kv_layout(model, config.kv_dtype)
+    num_pages = _num_pages(config, layout, weight_bytes, machine, max_model_len, budget)
+    return Limits(
+        kv=layout,
+        num_pages=num_pages,
+        max_model_len=max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=budget,
+        threads=config.threads or machine.physical_cores,
+    )
+
+
+def _check_ranges(config: EngineConfig) -> None:
+    for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "num_pages", "threads"):
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} is {value}, but must be at least 1", param=name)
+    if not 0.0 < config.memory_fraction <= 1.0:
+        raise ConfigError(
+            f"memory_fraction is {config.memory_fraction}, but must be above 0 and at most 1",
+            param="memory_fraction",
+        )
+
+
+def _max_model_len(config: EngineConfig, model: ModelConfig) -> int:
+    if config.max_model_len is None:
+        return model.max_position_embeddings
+    if config.max_model_len > model.max_position_embeddings:
+        raise ConfigError(
+            f"max_model_len is {config.max_model_len}, but the model was trained for "
+            f"{model.max_position_embeddings} positions",
+            param="max_model_len",
+        )
+    return config.max_model_len
+
+
+def _num_pages(
+    config: EngineConfig,
+    layout: KVLayout,
+    weight_bytes: int,
+    machine: Machine,
+    max_model_len: int,
+    budget: int,
+) -> int:
+    if config.num_pages is not None:
+        return config.num_pages
+    if config.kv_cache_gib is not None:
+        room = int(config.kv_cache_gib * GIB)
+    else:
+        room = int((machine.free_memory - weight_bytes) * config.memory_fraction)
+        # More pages than all sequences at full length could hold is memory for nothing.
+        most = config.max_num_seqs * layout.pages_needed(max_model_len, budget)
+        room = min(room, most * layout.page_bytes)
+    num_pages = room // layout.page_bytes
+    if num_pages < len(layout.groups):
+        raise ConfigError(
+            f"the KV cache gets {max(room, 0) / GIB:.2f} GiB ({max(num_pages, 0)} pages), but needs "
+            f"at least {len(layout.groups)} pages; weights take {weight_bytes / GIB:.2f} GiB of "
+            f"{machine.free_memory / GIB:.2f} GiB free memory",
+            param="kv_cache_gib",
+        )
+    return num_pages

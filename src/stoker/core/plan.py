@@ -1,0 +1,80 @@
+"""StepPlan and StepResult: the one seam between deciding (`sched`) and computing (`runner`).
+
+A plan is complete: given the KV pages it names, the runner needs nothing it remembers from earlier
+steps. Preemption, replay and another machine are therefore the same case as the first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stoker.core.request import SamplingParams, TokenLogprobs
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSpec:
+    """What to draw after the last token of a `SeqStep`; set by the scheduler."""
+
+    params: SamplingParams
+    choice: int
+    history: Sequence[int]
+    """All known tokens, prompt then output; its length is the position of the token to draw, which
+    with (seed, choice) keys the randomness. Read only: it grows after the step."""
+    num_prompt_tokens: int
+    """Where the output starts in `history`."""
+    banned_token_ids: tuple[int, ...] = ()
+    """Stop ids that `min_tokens` still forbids."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeqStep:
+    """One sequence's part of a step: compute tokens [start, start + len(token_ids))."""
+
+    request_id: str
+    token_ids: Sequence[int]
+    start: int
+    """Tokens whose KV is already in the pages."""
+    page_tables: tuple[Sequence[int], ...]
+    """Per KV group: physical page of logical page i; covers start + len(token_ids) tokens. A page
+    before a windowed group's window is -1."""
+    sample: SampleSpec | None
+    """None while the prompt is not yet complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One batch. Sequences may be at any stage: prefill chunks and decodes mix freely."""
+
+    step_id: int
+    seqs: tuple[SeqStep, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(seq.token_ids) for seq in self.seqs)
+
+
+@dataclass(frozen=True, slots=True)
+class SeqResult:
+    """What one sequence got from a step; empty `token_ids` where nothing was to be drawn."""
+
+    request_id: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    error: str | None = None
+    """Set when this sequence alone failed (for example non-finite logits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One `SeqResult` per `StepPlan.seqs`, in the same order."""
+
+    step_id: int
+    seqs: tuple[SeqResult, ...]
+
+
+class Runner(Protocol):
+    """Turns plans into tokens on one device group: `ModelRunner`, or the tests' `ScriptedRunner`."""
+
+    def execute(self, plan: StepPlan) -> StepResult: ...

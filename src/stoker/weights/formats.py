@@ -1,0 +1,70 @@
+"""The number formats that weights keep in memory, as NumPy arrays over the mapped file.
+
+This is what a checkpoint hands to a kernel set, which packs it into the layout it computes on
+(`Ops.pack`). N is the output dimension (rows), K the input dimension (columns). Rows are independent
+of each other in every format: they can be cut, joined and reordered without touching a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatFormat = Literal["f32", "f16", "bf16"]
+
+GROUP = 32
+"""Columns that share a scale in int4, and in int8 unless the weight says 16."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatWeight:
+    """Plain numbers. data: [N, K] or [N]; float32, float16, or uint16 holding bf16 bits."""
+
+    format: FloatFormat
+    data: NDArray[np.generic]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Int4Weight:
+    """value = scale * q + minimum, q in 0..15, one scale and minimum per 32 columns.
+
+    q: uint8 [N, K/2]. Byte i of a group's 16 holds column i in its low and column i + 16 in its
+    high nibble (the order of GGUF Q4_0). scale, minimum: float16 or float32 [N, K/32], the same of both.
+    Holds GGUF Q4_0 (minimum = -8 scale), Q4_1 and, with float32 scales, Q4_K exactly.
+    """
+
+    q: NDArray[np.uint8]
+    scale: NDArray[np.floating]
+    minimum: NDArray[np.floating]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.q.shape[0], self.q.shape[1] * 2
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Weight:
+    """value = scale * q (+ minimum), q in -128..127, one scale per `group` columns (32 or 16).
+
+    q: int8 [N, K]; scale and minimum (may be None): float16 or float32 [N, K/group].
+    Holds GGUF Q8_0 and Q5_* exactly, and Q6_K with groups of 16 and float32 scales.
+    """
+
+    q: NDArray[np.int8]
+    scale: NDArray[np.floating]
+    minimum: NDArray[np.floating] | None
+    group: Literal[16, 32]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.q.shape
+
+
+Weight = FloatWeight | Int4Weight | Int8Weight
