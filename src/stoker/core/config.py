@@ -90,6 +90,12 @@ def resolve(
         ConfigError: an option contradicts the model or the machine; names both numbers.
     """
     _check_ranges(config)
+    if weight_bytes > machine.free_memory:
+        raise ConfigError(
+            f"the weights take {weight_bytes / GIB:.2f} GiB, but only "
+            f"{machine.free_memory / GIB:.2f} GiB of memory are free",
+            param="model",
+        )
     max_model_len = _max_model_len(config, model)
     budget = config.max_num_batched_tokens or min(512, max(PAGE_SIZE, max_model_len))
     if budget < config.max_num_seqs:
@@ -157,9 +163,10 @@ def _num_pages(
     num_pages = room // layout.page_bytes
     if num_pages < len(layout.groups):
         raise ConfigError(
-            f"the KV cache gets {max(room, 0) / GIB:.2f} GiB ({max(num_pages, 0)} pages), but needs "
-            f"at least {len(layout.groups)} pages; weights take {weight_bytes / GIB:.2f} GiB of "
-            f"{machine.free_memory / GIB:.2f} GiB free memory",
+            f"the KV cache needs at least {len(layout.groups)} pages "
+            f"({len(layout.groups) * layout.page_bytes / GIB:.2f} GiB), but gets "
+            f"{max(room, 0) / GIB:.2f} GiB: {machine.free_memory / GIB:.2f} GiB are free and the "
+            f"weights take {weight_bytes / GIB:.2f} GiB of them",
             param="kv_cache_gib",
         )
     return num_pages

@@ -1,4 +1,4 @@
-"""What a model is, as far as the rooms besides `models/` need to know: shapes, windows, KV groups."""
+"""What a model is, as far as other rooms need to know: shapes, windows, KV groups."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class KVGroup:
 class KVLayout:
     """How KV pages look. Every page of every group has the same bytes, so one pool serves all.
 
-    A page: [layers_per_page][K: kv_heads × head_dim × PAGE_SIZE, V: kv_heads × PAGE_SIZE × head_dim].
+    A page holds, for each of its layers, K [kv_heads, head_dim, PAGE_SIZE] and then
+    V [kv_heads, PAGE_SIZE, head_dim].
     K is stored transposed so that 16 keys of one channel lie side by side.
     """
 

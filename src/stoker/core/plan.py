@@ -75,6 +75,6 @@ class StepResult:
 
 
 class Runner(Protocol):
-    """Turns plans into tokens on one device group: `ModelRunner`, or the tests' `ScriptedRunner`."""
+    """Turns plans into tokens on one device group."""
 
     def execute(self, plan: StepPlan) -> StepResult: ...

@@ -1,8 +1,8 @@
 """The number formats that weights keep in memory, as NumPy arrays over the mapped file.
 
 This is what a checkpoint hands to a kernel set, which packs it into the layout it computes on
-(`Ops.pack`). N is the output dimension (rows), K the input dimension (columns). Rows are independent
-of each other in every format: they can be cut, joined and reordered without touching a number.
+(`Ops.pack`). N is the output dimension (rows), K the input dimension (columns). Rows
+are independent of each other in every format: cutting, joining and reordering rows is exact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Int4Weight:
     """value = scale * q + minimum, q in 0..15, one scale and minimum per 32 columns.
 
     q: uint8 [N, K/2]. Byte i of a group's 16 holds column i in its low and column i + 16 in its
-    high nibble (the order of GGUF Q4_0). scale, minimum: float16 or float32 [N, K/32], the same of both.
+    high nibble (the order of GGUF Q4_0). scale, minimum: [N, K/32], both float16 or both float32.
     Holds GGUF Q4_0 (minimum = -8 scale), Q4_1 and, with float32 scales, Q4_K exactly.
     """
 
