@@ -1,0 +1,1 @@
+"""One file a command. Flags come from `core/config`, nothing else."""

@@ -1,0 +1,42 @@
+"""The `stoker` command: run a subcommand, turn a deliberate error into one line and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from stoker import __version__
+from stoker.core.errors import StokerError
+
+COMMANDS = {
+    "serve": "Serve a model over an OpenAI-compatible HTTP API",
+    "chat": "Talk to a model in the terminal",
+    "generate": "Complete prompts and print the texts",
+    "doctor": "Show what this machine has, which kernels it uses and what fits",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Each command module has `add_arguments` and `run`."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="stoker", description="An open LLM inference engine.")
+    parser.add_argument("--version", action="version", version=f"stoker {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, doc in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=doc, description=doc)
+        if argv and argv[0] == name:  # import only the command that runs: start-up time counts
+            importlib.import_module(f"stoker.cli.{name}").add_arguments(subparser)
+    args = parser.parse_args(argv)
+    try:
+        return int(importlib.import_module(f"stoker.cli.{args.command}").run(args))
+    except StokerError as error:
+        print(f"stoker: {error.message}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

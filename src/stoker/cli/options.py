@@ -1,0 +1,49 @@
+"""Flags out of config dataclasses: a field with its type, default and doc line is a flag."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import types
+import typing
+from argparse import ArgumentParser, Namespace
+from typing import Any, Literal, TypeVar
+
+Config = TypeVar("Config")
+
+
+def add_options(parser: ArgumentParser, config: type, *, skip: tuple[str, ...] = ()) -> None:
+    """Add one flag for each field of the dataclass `config`, besides those in `skip`."""
+    group = parser.add_argument_group(f"{config.__name__} options")
+    hints = typing.get_type_hints(config)
+    for field in dataclasses.fields(config):
+        if field.name in skip:
+            continue
+        doc = field.metadata["doc"]
+        if field.default not in (None, (), ""):
+            doc += f" (default: {field.default})"
+        flag = "--" + field.name.replace("_", "-")
+        group.add_argument(flag, default=field.default, help=doc, **_reader(hints[field.name]))
+
+
+def read_options(config: type[Config], args: Namespace, **given: Any) -> Config:
+    """Build `config` from parsed flags; `given` are fields that are no flags of this command."""
+    fields = dataclasses.fields(config)  # type: ignore[arg-type]
+    flags = {f.name: getattr(args, f.name) for f in fields if f.name not in given}
+    for name, value in flags.items():
+        if isinstance(value, list):
+            flags[name] = tuple(value)
+    return config(**flags, **given)
+
+
+def _reader(hint: Any) -> dict[str, Any]:
+    """How argparse reads a value of this type."""
+    if isinstance(hint, types.UnionType):  # "int | None": None is the default, never typed in
+        hint = next(arm for arm in typing.get_args(hint) if arm is not type(None))
+    if hint is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if typing.get_origin(hint) is Literal:
+        return {"choices": typing.get_args(hint)}
+    if typing.get_origin(hint) is tuple:
+        return {"nargs": "*", "metavar": "TEXT"}
+    return {"type": hint, "metavar": {int: "N", float: "X", str: "TEXT"}[hint]}
