@@ -1,0 +1,255 @@
+"""Every op in plain PyTorch: the specification that other kernel sets are tested against.
+
+Float32 throughout, weights dequantised when packed. Written to be read, not to be fast; it must not
+know of models, batches or any other kernel set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stoker.core.model import PAGE_SIZE, Activation, KVDtype
+from stoker.kernels.ops import Array, Draws, LayerKV, PackedWeight, Rows
+from stoker.weights.formats import FloatWeight, Int4Weight, Weight
+
+_KV_TORCH: dict[KVDtype, torch.dtype] = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DenseWeight:
+    """A packed weight of this kernel set: float32 [N, K]."""
+
+    data: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.data.shape[0], self.data.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.numel() * 4
+
+
+class ReferenceOps:
+    """The kernel set `reference`; see `kernels.ops.Ops` for the contract of each method."""
+
+    name = "reference"
+
+    def pack(self, weight: Weight) -> DenseWeight:
+        return DenseWeight(torch.from_numpy(dequantize(weight)))
+
+    def vector(self, weight: Weight) -> Array:
+        return torch.from_numpy(dequantize(weight))
+
+    def embed(self, token_ids: Array, table: PackedWeight, scale: float) -> Array:
+        return _dense(table)[token_ids.long()] * scale
+
+    def linear(self, x: Array, weight: PackedWeight, bias: Array | None = None) -> Array:
+        return torch.nn.functional.linear(x, _dense(weight), bias)
+
+    def rms_norm(self, x: Array, weight: Array, eps: float) -> Array:
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight
+
+    def rope_and_store(
+        self, q: Array, k: Array, v: Array, cos_sin: Array, rows: Rows, kv: LayerKV
+    ) -> Array:
+        positions = rows.positions.long()
+        page = rows.page_table.long()[rows.row_seq.long(), positions // PAGE_SIZE]
+        slot = positions % PAGE_SIZE
+        turn = cos_sin[positions].unsqueeze(1)  # [T, 1, head_dim]: the same for every head
+        kv.k[page, :, :, slot] = _rotate(k, turn).to(kv.k.dtype)
+        kv.v[page, :, slot, :] = v.to(kv.v.dtype)
+        return _rotate(q, turn)
+
+    def attention(
+        self, q: Array, rows: Rows, kv: LayerKV, scale: float, window: int | None
+    ) -> Array:
+        out = torch.empty(q.shape[0], q.shape[1] * q.shape[2])
+        for seq in rows.row_seq.unique().tolist():
+            mine = (rows.row_seq == seq).nonzero().flatten()
+            out[mine] = _attend(
+                q[mine], rows.positions[mine].long(), rows.page_table[seq], kv, scale, window
+            )
+        return out
+
+    def glu(self, gate: Array, up: Array, activation: Activation) -> Array:
+        if activation == "silu":
+            return torch.nn.functional.silu(gate) * up
+        return torch.nn.functional.gelu(gate, approximate="tanh") * up
+
+    def add(self, x: Array, y: Array) -> Array:
+        return x + y
+
+    def rows(self, x: Array, index: Array) -> Array:
+        return x[index.long()]
+
+    def sample(self, logits: Array, draws: Draws) -> Array:
+        tokens = [
+            sample_row(
+                logits[i].numpy(),
+                temperature=float(draws.temperature[i]),
+                top_p=float(draws.top_p[i]),
+                min_p=float(draws.min_p[i]),
+                top_k=int(draws.top_k[i]),
+                u=uniform(int(draws.seed[i]), int(draws.choice[i]), int(draws.position[i])),
+            )
+            for i in range(logits.shape[0])
+        ]
+        return torch.tensor(tokens, dtype=torch.int32)
+
+    def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
+        logp = torch.log_softmax(logits.double(), dim=-1).float()
+        picked = logp.gather(1, tokens.long().unsqueeze(1)).squeeze(1)
+        # A stable sort of the logits themselves keeps equal ones in order of their ids.
+        order = torch.sort(logits, dim=-1, descending=True, stable=True).indices[:, :k]
+        return picked, order.int(), logp.gather(1, order)
+
+    def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
+        # NumPy's zeros are untouched memory of the system, which commits a page when it is written.
+        kind = _KV_TORCH[dtype]
+        raw = np.zeros(num_pages * page_values * kind.itemsize, dtype=np.uint8)
+        return torch.from_numpy(raw).view(kind).view(num_pages, page_values)
+
+
+def dequantize(weight: Weight) -> NDArray[np.float32]:
+    """The numbers that a weight stands for: a new float32 array of the weight's shape."""
+    if isinstance(weight, FloatWeight):
+        if weight.format == "bf16":
+            return (weight.data.astype(np.uint32) << 16).view(np.float32)
+        return np.array(weight.data, dtype=np.float32)
+    if isinstance(weight, Int4Weight):
+        rows, half = weight.q.shape
+        packed = weight.q.reshape(rows, half // 16, 16)
+        q = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float32)
+        return _affine(q, weight.scale, weight.minimum)
+    rows, columns = weight.q.shape
+    q = weight.q.reshape(rows, columns // weight.group, weight.group).astype(np.float32)
+    return _affine(q, weight.scale, weight.minimum)
+
+
+def _affine(
+    q: NDArray[np.float32],
+    scale: NDArray[np.floating],
+    minimum: NDArray[np.floating] | None,
+) -> NDArray[np.float32]:
+    """scale * q + minimum for q [N, groups, columns of a group] → [N, K]."""
+    value = q * scale.astype(np.float32)[..., None]
+    if minimum is not None:
+        value += minimum.astype(np.float32)[..., None]
+    return value.reshape(q.shape[0], -1)
+
+
+def _dense(weight: PackedWeight) -> Array:
+    if not isinstance(weight, DenseWeight):
+        raise TypeError(f"a weight packed by the reference set is needed, got {type(weight)}")
+    return weight.data
+
+
+def _rotate(x: Array, turn: Array) -> Array:
+    """Half-split rotation: x [T, heads, D], turn [T, 1, D] with cosines, then sines."""
+    x1, x2 = x.chunk(2, dim=-1)
+    cos, sin = turn.chunk(2, dim=-1)
+    return torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
+
+
+def _attend(
+    q: Array, positions: Array, page_row: Array, kv: LayerKV, scale: float, window: int | None
+) -> Array:
+    """Attention of one sequence's rows: q [t, heads, D], positions [t] → [t, heads * D].
+
+    Reads exactly the positions first..last that some row needs: what lies before or behind them in
+    the same pages may be the leftovers of another sequence.
+    """
+    last = int(positions.max())
+    first = 0 if window is None else max(0, int(positions.min()) - window + 1)
+    pages = page_row[first // PAGE_SIZE : last // PAGE_SIZE + 1].long()
+    skip, count = first % PAGE_SIZE, last - first + 1
+    # [pages, kv_heads, D, 16] and [pages, kv_heads, 16, D] → [kv_heads, keys, D]
+    keys = kv.k[pages].permute(1, 0, 3, 2).flatten(1, 2)[:, skip : skip + count].float()
+    values = kv.v[pages].permute(1, 0, 2, 3).flatten(1, 2)[:, skip : skip + count].float()
+
+    rows, heads, dim = q.shape
+    kv_heads = keys.shape[0]
+    grouped = q.view(rows, kv_heads, heads // kv_heads, dim)
+    scores = torch.einsum("tgrd,gsd->grts", grouped, keys) * scale
+    distance = positions[:, None] - torch.arange(first, last + 1)[None, :]
+    visible = distance >= 0
+    if window is not None:
+        visible &= distance < window
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
+    return torch.einsum("grts,gsd->tgrd", weights, values).reshape(rows, heads * dim)
+
+
+def sample_row(
+    logits: NDArray[np.float32],
+    *,
+    temperature: float,
+    top_p: float,
+    min_p: float,
+    top_k: int,
+    u: float,
+) -> int:
+    """Draw one token id; every step is defined to the bit.
+
+    Arithmetic is float64 on float32 inputs. w[i] = exp((logit[i] - max) / temperature) with the C
+    library's exp, so the most probable token has w = 1. Tokens with w = 0 are never kept.
+
+    1. min_p: keep w >= min_p.
+    2. top_k > 0: keep the first top_k in falling order of logit, equal logits in order of id.
+    3. top_p < 1: in that order, add up w one after the other; with `total` the last sum, keep the
+       shortest run whose sum is >= top_p * total.
+    4. Add up w of the kept tokens one after the other in order of id; draw the first whose sum is
+       > u * total, or the last kept token where rounding leaves none.
+    """
+    if temperature == 0.0:
+        return int(logits.argmax())  # the first of equal ones
+    scaled = (logits.astype(np.float64) - np.float64(logits.max())) / temperature
+    w = np.fromiter(map(math.exp, scaled.tolist()), np.float64, len(scaled))
+    order = np.argsort(-logits, kind="stable")
+    order = order[(w[order] >= min_p) & (w[order] > 0.0)]
+    if top_k > 0:
+        order = order[:top_k]
+    if top_p < 1.0:
+        mass = np.cumsum(w[order])
+        order = order[: int(np.searchsorted(mass, top_p * mass[-1], side="left")) + 1]
+    kept = np.sort(order)
+    mass = np.cumsum(w[kept])
+    drawn = int(np.searchsorted(mass, u * mass[-1], side="right"))
+    return int(kept[min(drawn, len(kept) - 1)])
+
+
+def uniform(seed: int, choice: int, position: int) -> float:
+    """The random number in [0, 1) that belongs to (seed, choice, position).
+
+    The first two words of Philox as ((word1 << 32 | word0) >> 11) / 2**53.
+    """
+    counter = (position & 0xFFFFFFFF, (position >> 32) & 0xFFFFFFFF, choice & 0xFFFFFFFF, 0)
+    word0, word1, _, _ = philox4x32(counter, (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF))
+    return ((word1 << 32 | word0) >> 11) * 2.0**-53
+
+
+def philox4x32(
+    counter: tuple[int, int, int, int], key: tuple[int, int], rounds: int = 10
+) -> tuple[int, int, int, int]:
+    """Philox4x32 (Salmon et al. 2011): four counter words and two key words → four random words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(rounds):
+        product0, product1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1, c2, c3 = (
+            (product1 >> 32) ^ c1 ^ k0,
+            product1 & 0xFFFFFFFF,
+            (product0 >> 32) ^ c3 ^ k1,
+            product0 & 0xFFFFFFFF,
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0, c1, c2, c3
