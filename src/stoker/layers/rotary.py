@@ -1,0 +1,45 @@
+"""The table of rotary position embedding (Su et al. 2021) and its scalings."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from stoker.core.model import RopeConfig
+from stoker.kernels.ops import Array
+
+
+def cos_sin_table(rope: RopeConfig, head_dim: int, max_positions: int) -> Array:
+    """float32 [max_positions, head_dim]: cosines in the first half of a row, sines in the second.
+
+    Frequencies and angles are rounded to float32 because models are trained with such angles. The
+    functions themselves are float64, where every machine rounds them to the same float32.
+    """
+    angles = torch.outer(
+        torch.arange(max_positions, dtype=torch.float32), frequencies(rope, head_dim).float()
+    ).double()
+    return torch.cat((angles.cos(), angles.sin()), dim=-1).float()
+
+
+def frequencies(rope: RopeConfig, head_dim: int) -> Array:
+    """Radians per position of each channel pair: float64 [head_dim / 2]."""
+    exponent = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    plain = rope.theta**-exponent
+    if rope.scaling == "linear":
+        return plain / rope.factor
+    if rope.scaling == "llama3":
+        return _llama3(plain, rope)
+    return plain
+
+
+def _llama3(plain: Array, rope: RopeConfig) -> Array:
+    """Llama 3.1: slow pairs are stretched, fast ones kept, those between blended.
+
+    turns within the original context:   low_freq_factor      high_freq_factor
+    ─────────── divided by `factor` ────────────┼──── blended ────┼──── kept ────
+    """
+    turns = rope.original_max_position * plain / (2 * math.pi)
+    keep = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    keep = keep.clamp(0.0, 1.0)
+    return keep * plain + (1.0 - keep) * plain / rope.factor

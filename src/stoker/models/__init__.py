@@ -1,0 +1,1 @@
+"""Wiring of architectures: one short file a family."""

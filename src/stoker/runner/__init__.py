@@ -1,0 +1,1 @@
+"""StepPlan in, StepResult out: the only room that runs a model."""

@@ -1,0 +1,30 @@
+"""Builds the runner of an engine process: kernel set, model, page pool."""
+
+from __future__ import annotations
+
+import torch
+
+from stoker.core.config import EngineConfig, Limits
+from stoker.kernels.dispatch import get_ops
+from stoker.models.parts import Progress
+from stoker.models.registry import build_model
+from stoker.runner.runner import ModelRunner
+from stoker.weights.checkpoint import Checkpoint
+
+
+def build_runner(
+    checkpoint: Checkpoint, config: EngineConfig, limits: Limits, progress: Progress
+) -> ModelRunner:
+    """Load a checkpoint and make its pages ready.
+
+    Sets PyTorch's thread count for the process, which should therefore be the engine's own.
+
+    Raises:
+        StartupError: the kernel set cannot run here, or the checkpoint cannot be loaded.
+    """
+    torch.set_num_threads(limits.threads)
+    ops = get_ops(config.kernels, limits.threads)
+    model = build_model(
+        checkpoint.config, checkpoint, ops, progress, max_positions=limits.max_model_len
+    )
+    return ModelRunner(model, ops, limits)
