@@ -74,6 +74,7 @@ class Limits:
     """What the engine may use: no field is optional any more."""
 
     kv: KVLayout
+    vocab_size: int
     num_pages: int
     max_model_len: int
     max_num_seqs: int
@@ -111,6 +112,7 @@ def resolve(
     num_pages = _num_pages(config, layout, weight_bytes, machine, max_model_len, budget)
     return Limits(
         kv=layout,
+        vocab_size=model.vocab_size,
         num_pages=num_pages,
         max_model_len=max_model_len,
         max_num_seqs=config.max_num_seqs,

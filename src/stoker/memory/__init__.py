@@ -1,0 +1,1 @@
+"""Who owns which KV page: bookkeeping only, no tensors and no framework."""

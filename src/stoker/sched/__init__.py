@@ -1,0 +1,1 @@
+"""Who runs next: bookkeeping of requests, tokens and pages; no framework, no arrays."""

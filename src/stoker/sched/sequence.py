@@ -1,0 +1,89 @@
+"""One request on its way through the engine: what is known, what is computed, when what happened.
+
+A sequence is data. Who may run is decided in `planner`, what a step's result means in `scheduler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from stoker.core.plan import SampleSpec
+from stoker.core.request import Request, Timing
+from stoker.memory.table import PageTable
+
+Rank = tuple[int, int]
+"""(priority, arrival number): the lower one runs first; no two sequences share one."""
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """
+    tokens | prompt ................. | output ......... |
+           |<------ num_computed ------->|<- num_pending ->|
+    """
+
+    request: Request
+    table: PageTable
+    arrival: int
+    """Number of the request in order of arrival; kept over preemptions."""
+    stop_ids: Collection[int]
+    """Token ids that end the output."""
+    max_tokens: int
+    """Length of prompt + output at which the output ends."""
+    tokens: list[int] = field(init=False)
+    """All known tokens, prompt then output."""
+    num_cached: int | None = None
+    """Prompt tokens found in the prefix cache at first admission; None before it."""
+    scheduled_at: float = 0.0
+    first_token_at: float = 0.0
+    is_aborted: bool = False
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt_token_ids)
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def rank(self) -> Rank:
+        return (self.request.priority, self.arrival)
+
+    @property
+    def num_computed(self) -> int:
+        return self.table.num_computed
+
+    @property
+    def num_pending(self) -> int:
+        """Known tokens that are not computed yet; 1 when decoding."""
+        return len(self.tokens) - self.table.num_computed
+
+    @property
+    def num_prompt(self) -> int:
+        return len(self.request.prompt_token_ids)
+
+    @property
+    def num_output(self) -> int:
+        return len(self.tokens) - self.num_prompt
+
+    @property
+    def sample_spec(self) -> SampleSpec:
+        """What to draw after the last known token."""
+        params = self.request.params
+        banned = self.stop_ids if self.num_output < params.min_tokens else ()
+        return SampleSpec(
+            params=params,
+            choice=self.request.choice,
+            history=self.tokens,
+            num_prompt_tokens=self.num_prompt,
+            banned_token_ids=tuple(sorted(banned)),
+        )
+
+    def timing(self, finished: float = 0.0) -> Timing:
+        return Timing(
+            arrival=self.request.arrival_time,
+            scheduled=self.scheduled_at,
+            first_token=self.first_token_at,
+            finished=finished,
+        )
