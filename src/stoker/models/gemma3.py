@@ -14,7 +14,7 @@ def build_block(parts: Parts, layer: int) -> SandwichBlock:
     return SandwichBlock(
         parts.ops,
         attention_norm=parts.norm(f"{name}.input_layernorm"),
-        attention=parts.attention(layer, qk_norm=True),
+        attention=parts.attention(layer, head_norm=True),
         attention_out_norm=parts.norm(f"{name}.post_attention_layernorm"),
         mlp_norm=parts.norm(f"{name}.pre_feedforward_layernorm"),
         mlp=parts.mlp(layer),

@@ -8,11 +8,11 @@ from stoker.models.parts import Parts
 
 
 def build_qwen2_block(parts: Parts, layer: int) -> PreNormBlock:
-    return _block(parts, layer, parts.attention(layer, qkv_bias=True))
+    return _block(parts, layer, parts.attention(layer, bias=True))
 
 
 def build_qwen3_block(parts: Parts, layer: int) -> PreNormBlock:
-    return _block(parts, layer, parts.attention(layer, qk_norm=True))
+    return _block(parts, layer, parts.attention(layer, head_norm=True))
 
 
 def _block(parts: Parts, layer: int, attention: Attention) -> PreNormBlock:

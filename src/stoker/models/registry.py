@@ -13,7 +13,7 @@ from stoker.layers.block import Block
 from stoker.models import gemma3, llama, qwen
 from stoker.models.model import Model
 from stoker.models.parts import Parts, Progress
-from stoker.weights.checkpoint import Checkpoint
+from stoker.weights.contract import Checkpoint
 
 BuildBlock = Callable[[Parts, int], Block]
 
@@ -42,6 +42,7 @@ def build_model(
 
     max_positions: longest sequence the model will see, tokens; default: what the config allows.
     threads: how many layers are read and packed at once; each holds one unpacked tensor.
+    progress: may be called from these threads, see `parts.Progress`.
 
     Raises:
         CheckpointError: the family is unknown, or a tensor is missing or contradicts the config.

@@ -9,7 +9,7 @@ from stoker.kernels.dispatch import get_ops
 from stoker.models.parts import Progress
 from stoker.models.registry import build_model
 from stoker.runner.runner import ModelRunner
-from stoker.weights.checkpoint import Checkpoint
+from stoker.weights.contract import Checkpoint
 
 
 def build_runner(
