@@ -1,0 +1,31 @@
+"""Stoker: an open inference engine for large language models.
+
+`from stoker import LLM, SamplingParams` is the Python API. Names load on first use, so that
+`import stoker` alone brings neither PyTorch nor a model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stoker.core.request import SamplingParams
+    from stoker.engine.llm import LLM
+
+__all__ = ["LLM", "SamplingParams", "__version__"]
+
+_HOME = {"LLM": "stoker.engine.llm", "SamplingParams": "stoker.core.request"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.metadata.version("stoker")
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'stoker' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

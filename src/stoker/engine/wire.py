@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import msgspec
 
+from stoker.core.config import EngineConfig
 from stoker.core.errors import ErrorInfo
 from stoker.core.request import Request, TokenEvent
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The one line of JSON that the engine process reads from its stdin before anything else."""
+
+    config: EngineConfig
+    address: str
+    """Where to connect the process's one socket (ZeroMQ PAIR)."""
 
 
 class Submit(msgspec.Struct, tag="submit", frozen=True):
@@ -93,3 +102,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 FromEngine = Ready | Progress | Events | Pong | Failed
+
+encode = msgspec.msgpack.Encoder().encode
+decode_to_engine = msgspec.msgpack.Decoder(ToEngine).decode
+decode_from_engine = msgspec.msgpack.Decoder(FromEngine).decode

@@ -1,0 +1,59 @@
+"""From a prompt and its parameters to the engine's requests; for the client and `LLM` alike."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from stoker.core.config import Limits
+from stoker.core.model import PAGE_SIZE
+from stoker.core.request import Request, SamplingParams
+from stoker.core.validate import check_prompt, check_sampling
+from stoker.engine.wire import EngineInfo
+from stoker.sched.admission import max_request_tokens
+
+
+def engine_info(limits: Limits, weight_bytes: int, kernels: str) -> EngineInfo:
+    """What an engine with these limits tells its clients about itself."""
+    return EngineInfo(
+        vocab_size=limits.vocab_size,
+        max_model_len=limits.max_model_len,
+        num_pages=limits.num_pages,
+        page_size=PAGE_SIZE,
+        max_request_tokens=max_request_tokens(limits),
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        weight_bytes=weight_bytes,
+        kernels=kernels,
+    )
+
+
+def expand(
+    prompt_token_ids: list[int],
+    params: SamplingParams,
+    info: EngineInfo,
+    priority: int = 0,
+    cache_salt: str | None = None,
+) -> list[Request]:
+    """One Request a choice, under ids that are new even if two clients send the same thing.
+
+    Raises:
+        InvalidRequest: a parameter is out of range or the prompt is not for this model. What the
+            KV cache cannot hold is refused by the engine itself (`sched.admission`).
+    """
+    check_sampling(params, info.vocab_size)
+    check_prompt(prompt_token_ids, info.vocab_size, info.max_model_len, "prompt")
+    unique = uuid.uuid4().hex
+    now = time.time()
+    return [
+        Request(
+            id=f"{unique}-{choice}",
+            prompt_token_ids=prompt_token_ids,
+            params=params,
+            choice=choice,
+            priority=priority,
+            cache_salt=cache_salt,
+            arrival_time=now,
+        )
+        for choice in range(params.n)
+    ]

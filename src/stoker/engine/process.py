@@ -1,0 +1,30 @@
+"""`python -m stoker.engine.process`: the engine process of the product; `supervisor` starts it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import torch
+
+from stoker.core.config import EngineConfig
+from stoker.engine.build import build_engine
+from stoker.engine.core import EngineCore
+from stoker.engine.loop import Report, run_engine
+from stoker.engine.wire import EngineInfo
+
+
+def main() -> int:
+    logging.basicConfig(format="%(asctime)s engine %(levelname)s %(message)s", level=logging.INFO)
+    # The native kernels have their own threads; PyTorch's would only fight them for the cores.
+    torch.set_num_threads(1)
+    return run_engine(_build)
+
+
+def _build(config: EngineConfig, report: Report) -> tuple[EngineCore, EngineInfo]:
+    built = build_engine(config, report)
+    return built.core, built.info
+
+
+if __name__ == "__main__":
+    sys.exit(main())
