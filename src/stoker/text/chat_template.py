@@ -1,0 +1,141 @@
+"""Messages → the prompt that the model was trained on, by the checkpoint's own template.
+
+The template is data of the checkpoint; the messages are a stranger's and are only ever values in
+it, never source. Whatever goes wrong in rendering is the request's fault: 400, never 500.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import Template, TemplateError
+
+from stoker.core.errors import CheckpointError, InvalidRequest
+from stoker.text.messages import ContentShape, Message, prepare
+from stoker.text.template_environment import template_environment
+from stoker.text.tokenizer import Tokenizer
+
+MAX_PROMPT_CHARACTERS = 64 * 1024 * 1024
+"""A template may repeat what it is given; past this the prompt fits no model."""
+MAX_RENDER_SECONDS = 10.0
+
+_RESERVED = frozenset(
+    {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}
+    | {"raise_exception", "strftime_now"}
+)
+_PROBE = "stoker probe"
+
+
+class ChatTemplate:
+    """One compiled template with the special tokens of its tokenizer. Safe in several threads."""
+
+    def __init__(self, source: str, tokenizer: Tokenizer) -> None:
+        """Compile. Raises CheckpointError, with the line, where `source` is no valid template."""
+        try:
+            self._template: Template = template_environment().from_string(source)
+        except TemplateError as error:
+            line = getattr(error, "lineno", "?")
+            raise CheckpointError(f"chat template, line {line}: {error}") from error
+        self._tokenizer = tokenizer
+        self._special = {
+            "bos_token": _piece(tokenizer, tokenizer.bos_id),
+            "eos_token": _piece(tokenizer, tokenizer.eos_id),
+        }
+        self._shape = self._find_shape()
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt text. `variables` are further names for the template (enable_thinking, …).
+
+        Raises:
+            InvalidRequest: the template refuses the messages, or cannot be rendered with them.
+        """
+        _check_names(variables or {})
+        context = {
+            **(variables or {}),
+            "tools": list(tools) if tools else None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        decoded = prepare(messages, self._shape, decode_arguments=True)
+        try:
+            return self._render(decoded, context)
+        except InvalidRequest:
+            # Some templates paste the arguments of a tool call as text: show them the text.
+            raw = prepare(messages, self._shape, decode_arguments=False)
+            if raw == decoded:
+                raise
+            return self._render(raw, context)
+
+    def render_to_ids(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """`render`, tokenized. BOS comes once, whether the template writes it or not."""
+        text = self.render(
+            messages,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            variables=variables,
+        )
+        try:
+            return self._tokenizer.encode(text, add_special_tokens=True)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"messages: {error.message}", param="messages") from error
+
+    def _render(self, messages: list[dict[str, Any]], context: Mapping[str, Any]) -> str:
+        deadline = time.monotonic() + MAX_RENDER_SECONDS
+        pieces: list[str] = []
+        room = MAX_PROMPT_CHARACTERS
+        try:
+            for piece in self._template.generate(
+                {**context, **self._special, "messages": messages}
+            ):
+                pieces.append(piece)
+                room -= len(piece)
+                if room < 0 or time.monotonic() > deadline:
+                    raise TemplateError("the rendered prompt is too large")
+        except Exception as error:  # templates run code: anything can come out of them
+            raise InvalidRequest(
+                f"the model's chat template cannot take these messages: {error}", param="messages"
+            ) from error
+        return "".join(pieces)
+
+    def _find_shape(self) -> ContentShape:
+        """Render one message both ways and see which of them comes out as text."""
+        text = self._probe(_PROBE)
+        parts = self._probe([{"type": "text", "text": _PROBE}])
+        if _PROBE in text:
+            return ContentShape.EITHER if parts == text else ContentShape.TEXT
+        return ContentShape.PARTS if _PROBE in parts else ContentShape.TEXT
+
+    def _probe(self, content: Any) -> str:
+        """The prompt of one user message; empty where the template refuses it."""
+        context = {"tools": None, "add_generation_prompt": True}
+        try:
+            return self._render([{"role": "user", "content": content}], context)
+        except InvalidRequest:
+            return ""
+
+
+def _piece(tokenizer: Tokenizer, token_id: int | None) -> str:
+    return "" if token_id is None else tokenizer.id_to_piece(token_id)
+
+
+def _check_names(variables: Mapping[str, Any]) -> None:
+    for name in variables:
+        if name in _RESERVED:
+            raise InvalidRequest(
+                f"chat_template_kwargs must not set {name!r}", param="chat_template_kwargs"
+            )
