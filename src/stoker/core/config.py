@@ -154,6 +154,12 @@ def _num_pages(
     budget: int,
 ) -> int:
     if config.num_pages is not None:
+        if config.num_pages < len(layout.groups):
+            raise ConfigError(
+                f"num_pages is {config.num_pages}, but the model's layers need at least "
+                f"{len(layout.groups)} pages for any request",
+                param="num_pages",
+            )
         return config.num_pages
     if config.kv_cache_gib is not None:
         room = int(config.kv_cache_gib * GIB)

@@ -104,13 +104,17 @@ class MemoryManager:
         self._tables.add(table)
         return num_tokens
 
-    def can_hold(self, table: PageTable, num_tokens: int, chunk: int) -> bool:
-        """Whether the pages for all of `num_tokens`, `chunk` a step, are there now.
+    def num_held(self, table: PageTable) -> int:
+        """Physical pages that this table refers to, shared ones included."""
+        return sum(page >= 0 for pages in table.pages for page in pages)
 
-        Asked before a sequence starts, so that it does not begin what it cannot end.
+    def can_hold(self, table: PageTable, num_tokens: int, chunk: int, spare: int = 0) -> bool:
+        """Whether pages for all of `num_tokens`, `chunk` a step, are there now, or would be if
+        others gave back `spare` pages. Asked before a sequence starts, so that it does not begin
+        what it cannot end.
         """
-        held = sum(page >= 0 for pages in table.pages for page in pages)
-        return self._layout.pages_needed(num_tokens, chunk) - held <= self._pool.num_available
+        missing = self._layout.pages_needed(num_tokens, chunk) - self.num_held(table)
+        return missing <= self._pool.num_available + spare
 
     def allocate(self, table: PageTable, num_tokens: int) -> bool:
         """Pages for positions [num_computed, num_tokens) in every group, or none at all."""

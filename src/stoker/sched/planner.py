@@ -16,12 +16,12 @@ One pass in rank order, running before waiting at equal priority:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stoker.core.config import Limits
 from stoker.core.model import PAGE_SIZE
 from stoker.memory.manager import MemoryManager
+from stoker.memory.pool import PageAccountingError
 from stoker.sched.ranked import RankedList
 from stoker.sched.sequence import Rank, Sequence
 
@@ -97,18 +97,13 @@ class Planner:
         """Seat a waiting sequence and give it its first tokens; False when there is no room."""
         if step.left < 1 or (step.barrier is not None and seq.rank > step.barrier):
             return False
-        if not self._make_room(seq, step, lambda: len(self.running) < self._max_seqs):
-            return False
         self._memory.match(seq.table, seq.tokens)
-
-        def fits() -> bool:
-            return self._memory.can_hold(seq.table, len(seq.tokens), self._budget)
-
-        if not self._make_room(seq, step, fits):
+        if not self._make_room(seq, step):
             self._memory.free(seq.table)
             return False
         num_tokens = min(seq.num_pending, step.left)
-        self._memory.allocate(seq.table, seq.num_computed + num_tokens)
+        if not self._memory.allocate(seq.table, seq.num_computed + num_tokens):
+            raise PageAccountingError(f"the pool had room for {seq.id}, then had not")
         self.waiting.remove(seq)
         self.running.add(seq)
         if seq.num_cached is None:
@@ -116,13 +111,20 @@ class Planner:
         step.grant(seq, num_tokens)
         return True
 
-    def _make_room(self, seq: Sequence, step: _Pass, is_enough: Callable[[], bool]) -> bool:
-        """Preempt lower priorities, last in rank first, until there is enough; False if never."""
-        while not is_enough():
-            if not len(self.running) or _priority(self.running[-1]) <= _priority(seq):
-                return False
-            self._preempt(self.running[-1], step, reserved=True)
+    def _make_room(self, seq: Sequence, step: _Pass) -> bool:
+        """A seat and pages for all of `seq`, from lower priorities if need be; False if never."""
+        victims = [other for other in self.running.snapshot() if _priority(other) > _priority(seq)]
+        spare = sum(self._memory.num_held(victim.table) for victim in victims)
+        if len(self.running) - len(victims) >= self._max_seqs or not self._fits(seq, spare):
+            return False  # then nobody is preempted in vain
+        while len(self.running) >= self._max_seqs or not self._fits(seq):
+            if not victims:
+                return False  # pages that victims share with others did not come free
+            self._preempt(victims.pop(), step, reserved=True)
         return True
+
+    def _fits(self, seq: Sequence, spare: int = 0) -> bool:
+        return self._memory.can_hold(seq.table, len(seq.tokens), self._budget, spare)
 
     def _preempt(self, seq: Sequence, step: _Pass, *, reserved: bool) -> None:
         """Back to waiting without pages; what was published may still be a hit later.
@@ -141,13 +143,16 @@ class Planner:
         """Whether a running sequence is about to publish the next page that `seq` would compute.
 
         Then it waits for that page instead of computing it twice: n choices of one prompt prefill
-        once. It waits only for pages of running sequences, which get on or leave: no deadlock.
+        once. It waits only for running sequences ahead of it in rank, which get on or leave the
+        running ones: no deadlock, and no urgent sequence waits for a lesser one.
         """
         full = (len(seq.tokens) - 1) // PAGE_SIZE
         leaders = [
             other.table
             for other in self.running.snapshot()
-            if other.num_pending > 1 and other.table.hashes[:1] == seq.table.hashes[:1]
+            if other.num_pending > 1
+            and other.rank < seq.rank
+            and other.table.hashes[:1] == seq.table.hashes[:1]
         ]
         if not leaders or not full or not seq.table.hashes:
             return False

@@ -195,8 +195,13 @@ class Scheduler:
         if outcome.error is not None:
             # Nothing of a failed step is published: its KV may be as bad as its logits.
             return self._finish(seq, FinishReason.ERROR, error=RequestFailed(outcome.error))
+        if bool(outcome.token_ids) != (step.sample is not None):
+            error = RequestFailed(
+                "the runner drew no token where one was asked for, or the reverse"
+            )
+            return self._finish(seq, FinishReason.ERROR, error=error)
         self._memory.commit(seq.table, seq.tokens, step.start + len(step.token_ids))
-        if not outcome.token_ids:
+        if step.sample is None:
             return None
         if not seq.num_output:
             seq.first_token_at = self._clock()
@@ -224,7 +229,7 @@ class Scheduler:
         del self._by_id[seq.id]
         lists = self._planner
         (lists.running if seq in lists.running else lists.waiting).remove(seq)
-        if seq.id not in self._in_flight:
+        if self._in_flight.get(seq.id) is not seq:
             self._memory.free(seq.table)
         return self._event(seq, drawn or SeqResult(seq.id), reason, error)
 
