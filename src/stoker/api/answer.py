@@ -1,0 +1,168 @@
+"""From a validated job to a response, the same for every generating endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from stoker.api.assemble import Assembler, Format, Head, Json, fold
+from stoker.api.errors import error_body, info_of
+from stoker.api.params import named_as, wire_names
+from stoker.api.schema import SamplingBody
+from stoker.api.sse import (
+    DONE,
+    KEEP_ALIVE,
+    KEEP_ALIVE_S,
+    EventStreamResponse,
+    frame,
+    run_while_connected,
+)
+from stoker.api.state import AppState
+from stoker.api.streams import OutputStream
+from stoker.core.request import SamplingParams
+from stoker.core.validate import check_prompt, check_sampling
+
+ACCEPT_S = 5.0
+"""How long a stream's status line waits for the engine's first word, so that a refusal has its real
+status code. A request that queues longer is taken for accepted."""
+
+CLIENT_CLOSED_REQUEST = 499
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One request, understood: everything that makes the answer."""
+
+    body: SamplingBody
+    params: SamplingParams
+    prompts: list[list[int]]
+    wire_format: Format
+    id_prefix: str
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        return wire_names(self.body)
+
+
+def check_job(state: AppState, job: Job) -> None:
+    """Raise InvalidRequest, in the client's words, for what this engine could never run."""
+    info = state.engine.info
+    prompt_name = job.names.get("prompt", "prompt")
+    with named_as(job.names):
+        check_sampling(job.params, info.vocab_size)
+        for prompt in job.prompts:
+            check_prompt(prompt, info.vocab_size, info.max_model_len, prompt_name)
+
+
+async def answer(state: AppState, request: Request, job: Job) -> Response:
+    """Run the job; the client's disconnect ends it in the engine, at any stage."""
+    check_job(state, job)
+    state.check_accepting()
+    run = _Run(state, job)
+    try:
+        if job.body.stream:
+            await run_while_connected(request.receive, run.accepted())
+            return EventStreamResponse(run.frames())
+        body = await run_while_connected(request.receive, run.body())
+    except ClientDisconnect:
+        await run.close()
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    except BaseException:
+        await run.close()
+        raise
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+class _Run:
+    """One job in the engine. Close it on every way out; `frames` and `body` do so themselves."""
+
+    def __init__(self, state: AppState, job: Job) -> None:
+        self._state = state
+        self._job = job
+        self._stream = OutputStream(
+            [
+                state.engine.generate(
+                    prompt,
+                    job.params,
+                    priority=job.body.priority or 0,
+                    cache_salt=job.body.cache_salt,
+                )
+                for prompt in job.prompts
+            ]
+        )
+        state.in_flight.add(self._stream)
+        options = job.body.stream_options
+        self._assembler = Assembler(
+            job.wire_format,
+            Head(f"{job.id_prefix}-{uuid.uuid4().hex}", int(time.time()), state.model_name),
+            job.prompts,
+            job.params.n,
+            include_usage=not job.body.stream or bool(options and options.include_usage),
+            return_token_ids=bool(job.body.return_token_ids),
+        )
+        self._is_closed = False
+
+    async def accepted(self) -> None:
+        """Return once the engine took the request; raise if it refused it."""
+        await self._stream.wait(ACCEPT_S)
+        with named_as(self._job.names):
+            self._stream.raise_early()
+
+    async def body(self) -> Json:
+        """The whole answer: the fold of what a stream would have sent."""
+        chunks: list[Json] = []
+        try:
+            with named_as(self._job.names):
+                while await self._stream.wait(None) and (more := self._next()) is not None:
+                    chunks += more
+            chunks += self._assembler.finish()
+        finally:
+            await self.close()
+        return fold(self._job.wire_format, chunks)
+
+    async def frames(self) -> AsyncGenerator[bytes, None]:
+        """Server-sent events up to [DONE], or up to an error event."""
+        try:
+            while True:
+                if not await self._stream.wait(KEEP_ALIVE_S):
+                    yield KEEP_ALIVE
+                    continue
+                chunks = self._next()
+                if chunks is None:
+                    break
+                # What lies ready leaves together: one write, however many tokens a step gave.
+                while self._stream.is_ready and (more := self._next()) is not None:
+                    chunks += more
+                if chunks:
+                    yield b"".join(map(frame, chunks))
+            yield b"".join(map(frame, self._assembler.finish())) + DONE
+        except Exception as error:
+            yield frame(error_body(info_of(error)))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Abort what still runs; idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._state.in_flight.remove(self._stream)
+        self._state.metrics.count_aborted(self._assembler.unfinished)
+        # The abort must go out even if this task is itself being cancelled.
+        await asyncio.shield(self._stream.close())
+
+    def _next(self) -> list[Json] | None:
+        """The chunks of the next output; None at the end of the stream."""
+        item = self._stream.take()
+        if item is None:
+            return None
+        prompt, output = item
+        self._state.metrics.observe(output)
+        return self._assembler.push(prompt, output)

@@ -1,0 +1,38 @@
+"""POST /v1/chat/completions"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from stoker.api.answer import Job, answer
+from stoker.api.assemble import ChatFormat
+from stoker.api.params import chat_params
+from stoker.api.prompts import encode_chat
+from stoker.api.responses import GENERATING_ERRORS, ChatCompletion, with_stream
+from stoker.api.schema import ChatRequest
+from stoker.api.state import State
+
+router = APIRouter(tags=["generation"])
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=ChatCompletion,
+    responses=GENERATING_ERRORS | with_stream("Chunks of the chat completion"),
+    summary="Answer a conversation",
+)
+async def create_chat_completion(body: ChatRequest, request: Request, state: State) -> Response:
+    state.check_model(body.model)
+    state.check_accepting()
+    params = chat_params(body, state.defaults)
+    prompt = await encode_chat(
+        state, body.messages, body.add_generation_prompt, body.chat_template_kwargs
+    )
+    job = Job(
+        body=body,
+        params=params,
+        prompts=[prompt],
+        wire_format=ChatFormat(state.tokenizer),
+        id_prefix="chatcmpl",
+    )
+    return await answer(state, request, job)

@@ -1,0 +1,49 @@
+"""POST /v1/completions"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from stoker.api.answer import Job, answer
+from stoker.api.assemble import CompletionFormat
+from stoker.api.params import completion_params
+from stoker.api.prompts import encode_text
+from stoker.api.responses import GENERATING_ERRORS, Completion, with_stream
+from stoker.api.schema import CompletionRequest
+from stoker.api.state import State
+from stoker.core.errors import InvalidRequest
+
+router = APIRouter(tags=["generation"])
+
+MAX_CHOICES_OF_ALL_PROMPTS = 1024
+
+
+@router.post(
+    "/v1/completions",
+    response_model=Completion,
+    responses=GENERATING_ERRORS | with_stream("Chunks of the completion"),
+    summary="Continue one or more texts",
+)
+async def create_completion(body: CompletionRequest, request: Request, state: State) -> Response:
+    state.check_model(body.model)
+    state.check_accepting()
+    params = completion_params(body, state.defaults)
+    choices = len(body.prompt) * params.n
+    if choices > MAX_CHOICES_OF_ALL_PROMPTS:
+        raise InvalidRequest(
+            f"{len(body.prompt)} prompts with n = {params.n} make {choices} choices, but one "
+            f"request may have {MAX_CHOICES_OF_ALL_PROMPTS}",
+            param="n",
+        )
+    prompts = [
+        await encode_text(state, prompt) if isinstance(prompt, str) else prompt
+        for prompt in body.prompt
+    ]
+    job = Job(
+        body=body,
+        params=params,
+        prompts=prompts,
+        wire_format=CompletionFormat(state.tokenizer),
+        id_prefix="cmpl",
+    )
+    return await answer(state, request, job)

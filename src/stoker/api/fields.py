@@ -1,0 +1,199 @@
+"""Fields of requests that JSON spells in several ways, each with one parser and one message.
+
+The parsers stop at the first fault: a body of megabytes of wrong items costs one message, not one a
+item, and the message says what would be right.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from stoker.core.errors import InvalidRequest
+
+TOKEN_ID_SCHEMA = {"type": "integer", "minimum": 0}
+_TOKEN_IDS_SCHEMA = {"type": "array", "items": TOKEN_ID_SCHEMA, "minItems": 1}
+MAX_PROMPTS = 1024
+
+
+def is_int(value: Any) -> bool:
+    """Whether JSON held a whole number; Python counts true and false too."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def parse_prompts(value: Any) -> list[str | list[int]]:
+    """A string, token ids, or a list of either → the list of prompts."""
+    message = "prompt must be a string, a list of token ids, or a list of strings or of such lists"
+    if isinstance(value, str):
+        return [_text(value, "prompt")]
+    if not isinstance(value, list):
+        raise InvalidRequest(message, param="prompt")
+    if not value:
+        raise InvalidRequest("prompt is an empty list, but needs at least one item", param="prompt")
+    if all(map(is_int, value)):
+        return [value]
+    if len(value) > MAX_PROMPTS:
+        raise InvalidRequest(
+            f"prompt has {len(value)} prompts, but at most {MAX_PROMPTS} are allowed",
+            param="prompt",
+        )
+    if all(isinstance(item, str) for item in value):
+        return [_text(item, "prompt") for item in value]
+    if all(isinstance(item, list) and item and all(map(is_int, item)) for item in value):
+        return list(value)
+    raise InvalidRequest(message, param="prompt")
+
+
+def parse_logit_bias(value: Any) -> dict[int, float] | None:
+    """`{"token id": bias}`: JSON keys are strings, token ids are numbers."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidRequest("logit_bias must be an object: token id → bias", param="logit_bias")
+    bias: dict[int, float] = {}
+    for key, number in value.items():
+        if not (key.isascii() and key.isdigit() and len(key) < 20):
+            raise InvalidRequest(
+                f"logit_bias has the key {key[:40]!r}, but keys must be token ids",
+                param="logit_bias",
+            )
+        if not (is_int(number) or isinstance(number, float)) or abs(number) > 1e9:
+            raise InvalidRequest(
+                f"logit_bias[{key}] must be a number between -100 and 100", param="logit_bias"
+            )
+        bias[int(key)] = float(number)
+    return bias
+
+
+def parse_stop(value: Any) -> tuple[str, ...] | None:
+    """A string or a list of strings."""
+    if value is None:
+        return None
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise InvalidRequest("stop must be a string or a list of strings", param="stop")
+    return tuple(_text(item, "stop") for item in items)
+
+
+def parse_content(value: Any) -> str | None:
+    """Text, or text in parts: `[{"type": "text", "text": "…"}]`; parts are lines."""
+    if value is None or isinstance(value, str):
+        return value if value is None else _text(value, "messages")
+    if not isinstance(value, list):
+        raise InvalidRequest("content must be a string or a list of text parts", param="messages")
+    return "\n".join(_text(_part_text(part), "messages") for part in value)
+
+
+def _part_text(part: Any) -> str:
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        raise InvalidRequest("a content part must be an object with a type", param="messages")
+    if part["type"] != "text":
+        raise InvalidRequest(
+            f"content parts of type {part['type'][:40]!r} are not supported by this server",
+            param="messages",
+            code="unsupported_parameter",
+        )
+    if not isinstance(part.get("text"), str) or len(part) != 2:
+        raise InvalidRequest("a text part has exactly a type and a text", param="messages")
+    text: str = part["text"]
+    return text
+
+
+def parse_token_ids(name: str) -> PlainValidator:
+    """A flat list of token ids; `name` is the field's, for messages."""
+
+    def parse(value: Any) -> list[int] | None:
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(map(is_int, value)):
+            raise InvalidRequest(f"{name} must be a list of token ids", param=name)
+        return value
+
+    return PlainValidator(parse)
+
+
+def check_text(text: str, param: str) -> None:
+    """Raise InvalidRequest for half a surrogate pair: JSON can spell it, but it is no text."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"{param} is not valid Unicode: character {error.start} is half of a surrogate pair",
+            param=param,
+        ) from None
+
+
+def _text(text: str, param: str) -> str:
+    check_text(text, param)
+    return text
+
+
+def _nullable(*schemas: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [*schemas, {"type": "null"}]})
+
+
+_STRING = {"type": "string"}
+_STOP_STRING = {"type": "string", "minLength": 1}
+
+Content = Annotated[
+    str | None,
+    PlainValidator(parse_content),
+    _nullable(
+        _STRING,
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"type": {"const": "text"}, "text": _STRING},
+                "required": ["type", "text"],
+                "additionalProperties": False,
+            },
+        },
+    ),
+]
+Prompts = Annotated[
+    list[str | list[int]],
+    PlainValidator(parse_prompts),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _STRING,
+                {"type": "array", "items": _STRING, "minItems": 1, "maxItems": MAX_PROMPTS},
+                _TOKEN_IDS_SCHEMA,
+                {
+                    "type": "array",
+                    "items": _TOKEN_IDS_SCHEMA,
+                    "minItems": 1,
+                    "maxItems": MAX_PROMPTS,
+                },
+            ]
+        }
+    ),
+]
+LogitBias = Annotated[
+    dict[int, float] | None,
+    PlainValidator(parse_logit_bias),
+    _nullable(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": "^[0-9]{1,19}$"},
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+        }
+    ),
+]
+Stop = Annotated[
+    tuple[str, ...] | None,
+    PlainValidator(parse_stop),
+    _nullable(_STOP_STRING, {"type": "array", "items": _STOP_STRING, "maxItems": 16}),
+]
+StopTokenIds = Annotated[
+    list[int] | None,
+    parse_token_ids("stop_token_ids"),
+    _nullable({"type": "array", "items": TOKEN_ID_SCHEMA}),
+]
+Tokens = Annotated[
+    list[int],
+    parse_token_ids("tokens"),
+    WithJsonSchema({"type": "array", "items": TOKEN_ID_SCHEMA}),
+]

@@ -1,0 +1,70 @@
+"""What the HTTP face needs of the rooms below, so that tests can stand in for each.
+
+`engine.client.EngineClient`, `text.tokenizer.Tokenizer` and `text.chat_template.ChatTemplate` are
+the real ones. Nothing here may know of processes, sockets or tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from stoker.core.request import Output, SamplingParams
+from stoker.engine.wire import EngineInfo, Stats
+
+
+class Engine(Protocol):
+    """One running engine, seen from the API process."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def stats(self) -> Stats: ...
+
+    def generate(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+    ) -> AsyncIterator[Output]:
+        """All `params.n` choices of one prompt, interleaved; each ends with a finish reason.
+
+        Cancelling the task that waits for the next output aborts the request.
+
+        Raises:
+            StokerError: the request was refused (at the first output) or failed (later).
+        """
+        ...
+
+    def check_health(self) -> None:
+        """Raise EngineDead unless the engine process lives and makes progress."""
+        ...
+
+
+class Tokenizer(Protocol):
+    @property
+    def vocab_size(self) -> int: ...
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str: ...
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+
+    def id_to_piece(self, token_id: int) -> str: ...
+
+
+class Template(Protocol):
+    def render(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The prompt text of a conversation. Raises InvalidRequest(param="messages")."""
+        ...

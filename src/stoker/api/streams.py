@@ -1,0 +1,116 @@
+"""Outputs of one HTTP request on their way from the engine to the assembler.
+
+One request may hold several prompts, each its own `generate()` call. A task per prompt pumps its
+outputs into one queue, which a handler can wait on with a deadline, for three uses: an error before
+the first byte gets a real status code, a long wait gets keep-alive lines, and a drain can end the
+stream from outside with an error. Closing cancels the pumps, and that aborts in the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from stoker.core.request import Output
+
+
+class OutputStream:
+    """(prompt index, Output) pairs in the order in which they arrive. Bound to the running loop."""
+
+    def __init__(self, sources: Sequence[AsyncIterator[Output]]) -> None:
+        self._ready: deque[tuple[int, Output] | Exception] = deque()
+        self._changed = asyncio.Event()
+        self._running = len(sources)
+        self._tasks = [
+            asyncio.create_task(self._pump(index, source)) for index, source in enumerate(sources)
+        ]
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """True as soon as `take` has something to tell; False after `timeout_s` seconds."""
+        if not self._ready and self._running:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a pair lies ready (the end of the stream does not count)."""
+        return bool(self._ready)
+
+    def take(self) -> tuple[int, Output] | None:
+        """The next pair, None at the end; call after `wait`. Raises what a source raised."""
+        if not self._ready:
+            return None
+        item = self._ready.popleft()
+        if not self._ready and self._running:
+            self._changed.clear()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def raise_early(self) -> None:
+        """Raise the error that is first in line, if one is; take nothing."""
+        if self._ready and isinstance(self._ready[0], Exception):
+            raise self._ready[0]
+
+    def fail(self, error: Exception) -> None:
+        """End the stream with `error` after what is already in line."""
+        self._put(error)
+
+    async def close(self) -> None:
+        """Stop all sources; returns when their aborts are on the way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _pump(self, index: int, source: AsyncIterator[Output]) -> None:
+        try:
+            async for output in source:
+                self._put((index, output))
+        except Exception as error:  # the consumer decides what a client may know of it
+            self._put(error)
+        finally:
+            self._running -= 1
+            self._changed.set()
+
+    def _put(self, item: tuple[int, Output] | Exception) -> None:
+        self._ready.append(item)
+        self._changed.set()
+
+
+class InFlight:
+    """The streams that are open, so that a drain can wait for them and end them."""
+
+    def __init__(self) -> None:
+        self._streams: set[OutputStream] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def add(self, stream: OutputStream) -> None:
+        self._streams.add(stream)
+        self._idle.clear()
+
+    def remove(self, stream: OutputStream) -> None:
+        self._streams.discard(stream)
+        if not self._streams:
+            self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    async def wait_idle(self, timeout_s: float) -> bool:
+        """True once nothing is in flight, False after `timeout_s` seconds."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def fail_all(self, error: Exception) -> None:
+        for stream in self._streams:
+            stream.fail(error)
