@@ -36,7 +36,7 @@ def test_a_page_hash_depends_on_parent_and_on_every_token() -> None:
     page = list(range(PAGE_SIZE))
     seen = {page_hash(root, page), page_hash(root_hash("d", "s"), page)}
     for position in range(PAGE_SIZE):
-        seen.add(page_hash(root, page[:position] + [99] + page[position + 1 :]))
+        seen.add(page_hash(root, [*page[:position], 99, *page[position + 1 :]]))
     assert len(seen) == 2 + PAGE_SIZE
     assert all(len(digest) == HASH_BYTES for digest in seen)
 

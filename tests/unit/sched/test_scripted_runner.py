@@ -43,14 +43,14 @@ def test_a_page_written_by_another_is_seen() -> None:
 
 def test_a_page_of_another_prefix_is_seen() -> None:
     machine = runner(None)
-    machine.execute(plan(0, 20, [4, 5], tokens=[3] + TOKENS[1:]))
+    machine.execute(plan(0, 20, [4, 5], tokens=[3, *TOKENS[1:]]))
     with pytest.raises(KVMismatch, match="position 0: page 4"):
         machine.execute(plan(16, 20, [4, 6]))
 
 
 def test_equal_tokens_after_another_prefix_are_seen() -> None:
     machine = runner(2)
-    machine.execute(plan(0, 20, [4, 5], tokens=[3] + TOKENS[1:]))
+    machine.execute(plan(0, 20, [4, 5], tokens=[3, *TOKENS[1:]]))
     with pytest.raises(KVMismatch, match="position 15"):
         machine.execute(plan(16, 20, [4, 6]))
 
