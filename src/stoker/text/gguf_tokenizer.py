@@ -96,6 +96,7 @@ def _read_byte_level(metadata: Mapping[str, Any], table: _Table) -> TokenizerPar
         backend=backend,
         spelling=Spelling.BYTE_LEVEL,
         strips_first_space=False,
+        prepends_space=False,
         vocab_size=len(table.tokens),
         bos_id=_token_id(metadata, "bos_token_id", table),
         eos_id=_token_id(metadata, "eos_token_id", table),
@@ -124,17 +125,13 @@ def _read_sentencepiece(metadata: Mapping[str, Any], table: _Table) -> Tokenizer
         )
     )
     space_prefix = bool(metadata.get(_PREFIX + "add_space_prefix", True))
-    space_to_piece = normalizers.Replace(" ", "▁")
-    backend.normalizer = (
-        normalizers.Sequence([normalizers.Prepend("▁"), space_to_piece])
-        if space_prefix
-        else space_to_piece
-    )
+    backend.normalizer = normalizers.Replace(" ", "▁")
     _add_tokens(backend, table)
     return TokenizerParts(
         backend=backend,
         spelling=Spelling.SENTENCEPIECE,
         strips_first_space=space_prefix,
+        prepends_space=space_prefix,
         vocab_size=len(table.tokens),
         bos_id=_token_id(metadata, "bos_token_id", table),
         eos_id=_token_id(metadata, "eos_token_id", table),

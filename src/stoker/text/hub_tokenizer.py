@@ -28,6 +28,7 @@ def read_hub_tokenizer(folder: Path) -> TokenizerParts:
     return TokenizerParts(
         backend=backend,
         spelling=_spelling(decoders, folder),
+        prepends_space=False,
         strips_first_space=_strips_first_space(decoders),
         vocab_size=max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1,
         bos_id=bos_id,

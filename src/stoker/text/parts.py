@@ -18,6 +18,8 @@ class TokenizerParts:
     spelling: Spelling
     strips_first_space: bool
     """The vocabulary puts a space before every text, so decoding takes one away."""
+    prepends_space: bool
+    """That space is not yet the backend's work, so `Tokenizer.encode` puts it there."""
     vocab_size: int
     bos_id: int | None
     eos_id: int | None

@@ -26,13 +26,16 @@ class Tokenizer:
         added = parts.backend.get_added_tokens_decoder()
         self._added_ids = frozenset(added)
         self._bytes: dict[int, bytes] = {}
+        self._prepends_space = parts.prepends_space
+        special = {i: token.content for i, token in added.items() if token.special}
+        self._special_pieces = tuple(special.values())
         self.vocab_size = parts.vocab_size
         self.bos_id = parts.bos_id
         self.eos_id = parts.eos_id
         self.chat_template = parts.chat_template
         self.strips_first_space = parts.strips_first_space
         """A text's first space is the vocabulary's own and not part of the text."""
-        self.special_ids = frozenset(i for i, token in added.items() if token.special)
+        self.special_ids = frozenset(special)
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """Token ids of `text`; special tokens written in it become those tokens.
@@ -43,6 +46,8 @@ class Tokenizer:
         Raises:
             InvalidRequest: `text` holds half of a surrogate pair, which no encoding can write.
         """
+        if self._prepends_space:
+            text = self._with_space(text)
         try:
             ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeEncodeError) as error:
@@ -50,6 +55,16 @@ class Tokenizer:
         if add_special_tokens and ids[: len(self._prefix)] != self._prefix:
             return [*self._prefix, *ids]
         return ids
+
+    def _with_space(self, text: str) -> str:
+        """The space that SentencePiece puts before a text, here where prose begins: after BOS, and
+        not before any other special token, which SentencePiece itself would never see in a text.
+        """
+        bos = "" if self.bos_id is None else self.id_to_piece(self.bos_id)
+        start = len(bos) if text.startswith(bos) else 0
+        if start == len(text) or text.startswith(self._special_pieces, start):
+            return text
+        return f"{text[:start]} {text[start:]}"
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
         """The text of `ids`. Bytes that are no UTF-8 become U+FFFD; unknown ids give nothing."""
