@@ -1,0 +1,17 @@
+// The ops that this folder compiles for one instruction set; see kernels.h for their arguments.
+#pragma once
+#include "kernels.h"
+
+namespace stoker::STOKER_ISA {
+
+void embed(Team&, const Embed&);
+void linear_float(Team&, const Linear&);
+void linear_int(Team&, const Linear&);
+void rms_norm(Team&, const RmsNorm&);
+void rope_and_store(Team&, const Rope&);
+void attention(Team&, const Attention&);
+void glu(Team&, const Glu&);
+void add(Team&, const Add&);
+void take_rows(Team&, const TakeRows&);
+
+}  // namespace stoker::STOKER_ISA

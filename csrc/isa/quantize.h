@@ -1,0 +1,68 @@
+// Activations as int8: each row, each group of 32 columns, has a scale of its own.
+//
+// x ~ scale * q with scale = max|x| / 127 and q = x / scale rounded to nearest even. Rows are
+// laid out in tiles of 4, as the dot products read them (rows at a stride that is a power of two
+// would fall on the same cache lines):
+//   q  [tile][block of 32][4 rows][32]       Q = int8_t, or int16_t where the kernel multiplies int16
+//   s  [tile][block of 32][1 + SUMS][4 rows] the scale, then scale * (sum of q) for each of the SUMS
+//                                            groups of 32 / SUMS columns, which the minima multiply
+#pragma once
+#include "isa/simd.h"
+#include "isa/tile.h"
+
+namespace stoker::STOKER_ISA {
+
+template <class Q, int SUMS> struct Activations {
+  static constexpr int S = 1 + SUMS;
+  Q* q;
+  float* s;
+  int64_t blocks;
+
+  static int64_t bytes(int64_t M, int64_t blocks) {
+    return (M + TILE - 1) / TILE * blocks * (TILE * GROUP * int64_t(sizeof(Q)) + S * TILE * 4);
+  }
+  static Activations in(void* memory, int64_t M, int64_t blocks) {
+    const int64_t tiles = (M + TILE - 1) / TILE;
+    Q* q = static_cast<Q*>(memory);
+    return {q, reinterpret_cast<float*>(q + tiles * blocks * TILE * GROUP), blocks};
+  }
+  const Q* codes(int64_t row) const { return q + row / TILE * blocks * TILE * GROUP; }
+  const float* scales(int64_t row) const { return s + row / TILE * blocks * S * TILE; }
+};
+
+template <class Q, int SUMS>
+INLINE void quantize_block(const float* x, Q* q, float* s) {
+  V8 v[4];
+  for (int i = 0; i < 4; ++i) v[i] = load(x + 8 * i);
+  const V8 largest = max(max(magnitude(v[0]), magnitude(v[1])), max(magnitude(v[2]), magnitude(v[3])));
+  const float peak = top(largest);
+  // So small a peak has no finite inverse; its products vanish in any sum that matters.
+  const float inverse = peak > 1e-35f ? 127.0f / peak : 0.0f;
+  const float scale = peak > 1e-35f ? peak / 127.0f : 0.0f;
+  float rounded[GROUP];
+  for (int i = 0; i < 4; ++i) {
+    const V8 r = round_even(mul(v[i], splat(inverse)));
+    store(rounded + 8 * i, min(max(r, splat(-127.0f)), splat(127.0f)));
+  }
+  int32_t sums[SUMS] = {};
+  for (int g = 0; g < SUMS; ++g)
+    for (int i = g * GROUP / SUMS; i < (g + 1) * GROUP / SUMS; ++i) {
+      const int32_t code = int32_t(rounded[i]);
+      q[i] = Q(code);
+      sums[g] += code;
+    }
+  s[0] = scale;
+  for (int g = 0; g < SUMS; ++g) s[(1 + g) * TILE] = scale * float(sums[g]);
+}
+
+template <class Q, int SUMS>
+static void quantize_row(const float* x, const Activations<Q, SUMS>& a, int64_t row) {
+  const int64_t tile = row / TILE, lane = row % TILE;
+  for (int64_t b = 0; b < a.blocks; ++b) {
+    const int64_t at = tile * a.blocks + b;
+    quantize_block<Q, SUMS>(x + b * GROUP, a.q + (at * TILE + lane) * GROUP,
+                            a.s + at * Activations<Q, SUMS>::S * TILE + lane);
+  }
+}
+
+}  // namespace stoker::STOKER_ISA

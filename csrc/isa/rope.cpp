@@ -1,0 +1,61 @@
+// rope_and_store: rotate q and k by their positions, write k and v into their pages.
+//
+// Half-split pairing: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), x1 the first half of a head.
+// cos_sin holds a row per position: head_dim / 2 cosines, then as many sines. K goes into its page
+// transposed ([head_dim][16 tokens]), V as it is ([16 tokens][head_dim]).
+// Cost: one read of q, k, v, one write of q and of the KV of T tokens.
+#include "isa/ops.h"
+#include "isa/parallel.h"
+
+namespace stoker::STOKER_ISA {
+namespace {
+
+void rotate(const float* x, const float* cos, const float* sin, int64_t half, float* out) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float x1 = x[i], x2 = x[i + half];
+    out[i] = x1 * cos[i] - x2 * sin[i];
+    out[i + half] = x2 * cos[i] + x1 * sin[i];
+  }
+}
+
+template <class T> void store_token(const Rope& a, int64_t t, const float* cos, float* turned) {
+  const int64_t D = a.kv.head_dim, position = a.rows.positions[t], slot = position % PAGE;
+  const int64_t page =
+      a.rows.page_table[a.rows.row_seq[t] * a.rows.max_pages + position / PAGE];
+  T* k = reinterpret_cast<T*>(a.kv.k) + page * a.kv.k_stride;
+  T* v = reinterpret_cast<T*>(a.kv.v) + page * a.kv.v_stride;
+  for (int64_t h = 0; h < a.kv.kv_heads; ++h, k += D * PAGE, v += PAGE * D) {
+    const int64_t from = (t * a.kv.kv_heads + h) * D;
+    rotate(a.k + from, cos, cos + D / 2, D / 2, turned);
+    for (int64_t d = 0; d < D; ++d) narrow(turned[d], k[d * PAGE + slot]);
+    for (int64_t d = 0; d < D; ++d) narrow(a.v[from + d], v[slot * D + d]);
+  }
+}
+
+template <class T> void run(Team& team, const Rope& a) {
+  const int64_t D = a.kv.head_dim;
+  auto body = [&](int64_t begin, int64_t end, int worker) {
+    float* turned = static_cast<float*>(team.scratch(worker, D * 4));
+    for (int64_t t = begin; t < end; ++t) {
+      const float* cos = a.cos_sin + a.rows.positions[t] * D;
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const int64_t at = (t * a.heads + h) * D;
+        rotate(a.q + at, cos, cos + D / 2, D / 2, a.q_out + at);
+      }
+      store_token<T>(a, t, cos, turned);
+    }
+  };
+  parallel(team, a.rows.T, chunk_of(team, a.rows.T, (a.heads + 4 * a.kv.kv_heads) * D * 4), body);
+}
+
+}  // namespace
+
+void rope_and_store(Team& team, const Rope& a) {
+  switch (a.kv.number) {
+    case Number::f32: return run<float>(team, a);
+    case Number::f16: return run<F16>(team, a);
+    case Number::bf16: return run<BF16>(team, a);
+  }
+}
+
+}  // namespace stoker::STOKER_ISA

@@ -1,0 +1,38 @@
+// V8 in plain C++: GCC's and Clang's vector types, which every target knows how to split.
+#pragma once
+#include "isa/half.h"
+
+namespace stoker::STOKER_ISA {
+
+typedef float V8 __attribute__((vector_size(32)));
+typedef int32_t I8 __attribute__((vector_size(32)));
+
+static inline V8 zero() { return V8{}; }
+static inline V8 splat(float x) { return V8{x, x, x, x, x, x, x, x}; }
+template <class T> static inline V8 load(const T* p) {
+  V8 x;
+  for (int i = 0; i < 8; ++i) x[i] = widen(p[i]);
+  return x;
+}
+template <class T> static inline void store(T* p, V8 x) {
+  for (int i = 0; i < 8; ++i) narrow(x[i], p[i]);
+}
+static inline V8 add(V8 a, V8 b) { return a + b; }
+static inline V8 sub(V8 a, V8 b) { return a - b; }
+static inline V8 mul(V8 a, V8 b) { return a * b; }
+static inline V8 div(V8 a, V8 b) { return a / b; }
+static inline V8 fma(V8 a, V8 b, V8 c) { return a * b + c; }  // rounds twice: -ffp-contract=off
+static inline V8 max(V8 a, V8 b) { return a > b ? a : b; }
+static inline V8 min(V8 a, V8 b) { return a < b ? a : b; }
+static inline V8 magnitude(V8 x) { return (V8)((I8)x & 0x7fffffff); }
+static inline V8 round_even(V8 x) {  // |x| < 2^22: the adder rounds to a whole number
+  const V8 magic = splat(0x1.8p23f);
+  return (x + magic) - magic;
+}
+static inline V8 power_of_two(V8 n) {  // 2^n for whole n in -126..127
+  return (V8)((__builtin_convertvector(n, I8) + 127) << 23);
+}
+static inline V8 zero_where_less(V8 x, V8 a, V8 b) { return (V8)(~(a < b) & (I8)x); }
+static inline void prefetch(const void* p) { __builtin_prefetch(p); }
+
+}  // namespace stoker::STOKER_ISA

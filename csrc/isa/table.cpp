@@ -1,0 +1,9 @@
+// The table of this instruction set's functions.
+#include "isa/ops.h"
+
+namespace stoker::STOKER_ISA {
+
+const KernelTable table = {embed,     linear_float, linear_int, rms_norm, rope_and_store,
+                           attention, glu,          add,        take_rows};
+
+}  // namespace stoker::STOKER_ISA

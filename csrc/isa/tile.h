@@ -1,0 +1,52 @@
+// What the tiles of both linear kernels share: cutting M rows into tiles, prefetch, and the end.
+#pragma once
+#include "isa/simd.h"
+#include "layout.h"
+
+namespace stoker::STOKER_ISA {
+
+constexpr int TILE = 4;  // rows of x in a tile
+
+// Which weights to fetch while a tile runs. One tile alone reads a stream from memory, and fetches a
+// little ahead of itself; of several tiles over the same panel, each fetches its share of the next
+// panel, so that the first of them does not have to wait for it.
+struct Ahead {
+  int64_t distance, every, left;
+  bool due() {
+    if (--left >= 0) return false;
+    left = every - 1;
+    return true;
+  }
+};
+
+template <int N> struct Count { static constexpr int value = N; };
+
+// Calls body(Count<n>, first row, ahead) for tiles of 4 rows and then one of the 1 to 3 left.
+template <class Body> INLINE void for_tiles(int64_t M, int64_t panel_size, int64_t step, Body body) {
+  const int64_t tiles = (M + TILE - 1) / TILE;
+  const int64_t distance = tiles == 1 ? 2560 : least(panel_size, int64_t(16384));
+  for (int64_t row = 0; row < M; row += TILE) {
+    const Ahead ahead{distance, tiles * step, row / TILE * step};
+    switch (least(M - row, int64_t(TILE))) {
+      case 4: body(Count<4>{}, row, ahead); break;
+      case 3: body(Count<3>{}, row, ahead); break;
+      case 2: body(Count<2>{}, row, ahead); break;
+      default: body(Count<1>{}, row, ahead);
+    }
+  }
+}
+
+// Add the bias, write the (up to 16) outputs of one row.
+INLINE void store_panel(const Linear& a, int64_t row, int64_t column, const V8 (&acc)[2]) {
+  for (int half = 0; half < 2; ++half) {
+    const int64_t at = column + half * HALF, n = least(a.weight.N - at, int64_t(HALF));
+    float* out = a.out + row * a.weight.N + at;
+    if (n == HALF) {
+      store(out, a.bias ? add(acc[half], load(a.bias + at)) : acc[half]);
+    } else if (n > 0) {
+      store_part(out, a.bias ? add(acc[half], load_part(a.bias + at, n)) : acc[half], n);
+    }
+  }
+}
+
+}  // namespace stoker::STOKER_ISA

@@ -1,0 +1,71 @@
+// What the binding and the instruction-set folders know of each other: plain structs of pointers and
+// sizes, and a table of functions. Nothing here owns memory, and nothing here checks: the callers in
+// module.cpp and in Python have checked every shape, type and page number.
+#pragma once
+#include <cstdint>
+
+namespace stoker {
+
+class Team;
+
+inline constexpr int PAGE = 16;        // tokens per KV page
+inline constexpr int PANEL = 16;       // output rows of a weight that are stored and computed together
+inline constexpr int GROUP = 32;       // columns per int4/int8 block, and per activation scale
+
+enum class Number : uint8_t { f32, f16, bf16 };
+enum class Format : uint8_t { f32, f16, bf16, int8, int4 };
+
+// A packed [N, K] weight. Panels of PANEL rows follow each other, the last one padded with zeros.
+struct WeightView {
+  const uint8_t* data;
+  int64_t N, K;
+  Format format;
+  bool wide_scales;   // scales and minima are f32 instead of f16
+  bool has_minimum;   // int8 only; int4 always has one
+  int group;          // columns per scale: 32, or 16 (int8 only)
+};
+
+struct Embed { const int32_t* ids; int64_t T; WeightView table; float scale; float* out; };
+struct Linear { const float* x; int64_t M; WeightView weight; const float* bias; float* out; };
+struct RmsNorm { const float* x; const float* weight; int64_t M, K; float eps; float* out; };
+struct Glu { const float* gate; const float* up; int64_t n; bool gelu; float* out; };
+struct Add { const float* x; const float* y; int64_t n; float* out; };
+struct TakeRows { const float* x; const int32_t* index; int64_t S, K; float* out; };
+
+// One layer's KV pages. A page of K is [kv_heads][head_dim][PAGE], one of V [kv_heads][PAGE][head_dim];
+// strides are in values, from one page to the next.
+struct KV {
+  uint8_t* k; uint8_t* v;
+  int64_t k_stride, v_stride, num_pages;
+  int64_t kv_heads, head_dim;
+  Number number;
+};
+
+// T rows: where each stands in its sequence and which sequence (row of page_table) that is.
+struct RowMap {
+  const int32_t* positions; const int32_t* row_seq; const int32_t* page_table;
+  int64_t T, B, max_pages;
+};
+
+struct Rope { const float* q; const float* k; const float* v; const float* cos_sin;
+              RowMap rows; KV kv; int64_t heads; float* q_out; };
+struct Attention { const float* q; RowMap rows; KV kv; int64_t heads; float scale;
+                   int64_t window;  // 0: none
+                   float* out; };
+
+struct KernelTable {
+  void (*embed)(Team&, const Embed&);
+  void (*linear_float)(Team&, const Linear&);
+  void (*linear_int)(Team&, const Linear&);
+  void (*rms_norm)(Team&, const RmsNorm&);
+  void (*rope_and_store)(Team&, const Rope&);
+  void (*attention)(Team&, const Attention&);
+  void (*glu)(Team&, const Glu&);
+  void (*add)(Team&, const Add&);
+  void (*take_rows)(Team&, const TakeRows&);
+};
+
+namespace portable { extern const KernelTable table; }
+namespace avx2 { extern const KernelTable table; }
+
+}  // namespace stoker

@@ -1,0 +1,1 @@
+"""Ops on arrays: `ops` is the contract, `reference` the specification, `cpu` the fast path."""

@@ -1,0 +1,326 @@
+"""The native kernel set: torch tensors in and out, C++ on their memory (`csrc/`).
+
+The extension is not linked against PyTorch: it gets addresses. So everything that makes an address
+safe is checked here (type, shape, contiguity), and what only contents can tell (ids, positions, page
+numbers) there. It must not know of models or batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stoker.core.model import PAGE_SIZE, Activation, KVDtype
+from stoker.kernels import _native
+from stoker.kernels.ops import Array, Draws, LayerKV, PackedWeight, Rows
+from stoker.weights.formats import GROUP, FloatWeight, Int4Weight, Int8Weight, Weight
+
+F32, I32, I64 = torch.float32, torch.int32, torch.int64
+
+_KV_TORCH: dict[KVDtype, torch.dtype] = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+_NUMBERS = {
+    torch.float32: _native.Number.f32,
+    torch.float16: _native.Number.f16,
+    torch.bfloat16: _native.Number.bf16,
+}
+_FLOAT_TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
+
+
+class CpuOps:
+    """The kernel set `cpu`; see `kernels.ops.Ops` for the contract of each method.
+
+    threads: how many work on one op, the caller among them. isa: "avx2" or "portable"; None takes the
+    best that this CPU has. Results of one isa do not depend on `threads`; two isas round differently.
+
+    Raises:
+        ValueError: an array has a wrong type or shape, or an id, position or page out of range; an
+            isa that this CPU lacks.
+    """
+
+    name = "cpu"
+
+    def __init__(self, threads: int, isa: str | None = None) -> None:
+        if threads < 1:
+            raise ValueError(f"threads is {threads}, but must be at least 1")
+        self.isa = isa or available_isas()[0]
+        self._native = _native.Kernels(threads, self.isa)
+
+    def pack(self, weight: Weight) -> PackedWeight:
+        if len(weight.shape) != 2:
+            raise ValueError(f"a weight to pack has shape {weight.shape}, but must be [N, K]")
+        if isinstance(weight, FloatWeight):
+            rows, columns = weight.shape
+            data = _source("a weight", weight.data, _FLOAT_TYPES[weight.format], (rows, columns))
+            return self._native.pack_float(
+                _address(data), rows, columns, getattr(_native.Format, weight.format)
+            )
+        return self._pack_int(weight)
+
+    def _pack_int(self, weight: Int4Weight | Int8Weight) -> PackedWeight:
+        rows, columns = weight.shape
+        four = isinstance(weight, Int4Weight)
+        group = GROUP if isinstance(weight, Int4Weight) else weight.group
+        if columns % GROUP or group not in (16, 32):
+            raise ValueError(
+                f"a weight has {columns} columns in groups of {group}, but int4 and int8 need a "
+                f"multiple of {GROUP} in groups of 32 or 16"
+            )
+        wide = weight.scale.dtype == np.float32
+        kind = np.float32 if wide else np.float16
+        codes = _source(
+            "codes",
+            weight.q,
+            np.uint8 if four else np.int8,
+            (rows, columns // 2 if four else columns),
+        )
+        shape = (rows, columns // group)
+        scale = _source("scales", weight.scale, kind, shape)
+        minimum = (
+            None if weight.minimum is None else _source("minima", weight.minimum, kind, shape)
+        )
+        return self._native.pack_int(
+            _address(codes),
+            _address(scale),
+            0 if minimum is None else _address(minimum),
+            rows,
+            columns,
+            _native.Format.int4 if four else _native.Format.int8,
+            wide,
+            group,
+        )
+
+    def vector(self, weight: Weight) -> Array:
+        if not isinstance(weight, FloatWeight) or len(weight.shape) != 1:
+            raise ValueError(f"a vector has shape {weight.shape}, but must be floats [N]")
+        if weight.format == "bf16":
+            return torch.from_numpy((weight.data.astype(np.uint32) << 16).view(np.float32))
+        return torch.from_numpy(weight.data.astype(np.float32))
+
+    def embed(self, token_ids: Array, table: PackedWeight, scale: float) -> Array:
+        (count,) = token_ids.shape
+        out = torch.empty(count, table.shape[1])
+        self._native.embed(
+            _checked("token_ids", token_ids, I32), count, table, scale, out.data_ptr()
+        )
+        return out
+
+    def linear(self, x: Array, weight: PackedWeight, bias: Array | None = None) -> Array:
+        rows = x.shape[0]
+        n, k = weight.shape
+        out = torch.empty(rows, n)
+        self._native.linear(
+            _checked("x", x, F32, (rows, k)),
+            rows,
+            weight,
+            0 if bias is None else _checked("bias", bias, F32, (n,)),
+            out.data_ptr(),
+        )
+        return out
+
+    def rms_norm(self, x: Array, weight: Array, eps: float) -> Array:
+        width = x.shape[-1]
+        out = torch.empty(x.shape)
+        self._native.rms_norm(
+            _checked("x", x, F32),
+            _checked("weight", weight, F32, (width,)),
+            x.numel() // max(width, 1),
+            width,
+            eps,
+            out.data_ptr(),
+        )
+        return out
+
+    def rope_and_store(
+        self, q: Array, k: Array, v: Array, cos_sin: Array, rows: Rows, kv: LayerKV
+    ) -> Array:
+        count, heads, dim = q.shape
+        pages = _layer_kv(kv, dim)
+        kv_shape = (count, kv.k.shape[1], dim)
+        out = torch.empty(q.shape)
+        self._native.rope_and_store(
+            _checked("q", q, F32),
+            _checked("k", k, F32, kv_shape),
+            _checked("v", v, F32, kv_shape),
+            _checked("cos_sin", cos_sin, F32, (cos_sin.shape[0], dim)),
+            cos_sin.shape[0],
+            _row_map(rows, count),
+            pages,
+            heads,
+            out.data_ptr(),
+        )
+        return out
+
+    def attention(
+        self, q: Array, rows: Rows, kv: LayerKV, scale: float, window: int | None
+    ) -> Array:
+        count, heads, dim = q.shape
+        if heads % kv.k.shape[1]:
+            raise ValueError(f"q has {heads} heads, but kv has {kv.k.shape[1]}: not a multiple")
+        if window is not None and window < 1:
+            raise ValueError(f"window is {window}, but must be at least 1")
+        out = torch.empty(count, heads * dim)
+        self._native.attention(
+            _checked("q", q, F32),
+            _row_map(rows, count),
+            _layer_kv(kv, dim),
+            heads,
+            scale,
+            window or 0,
+            out.data_ptr(),
+        )
+        return out
+
+    def glu(self, gate: Array, up: Array, activation: Activation) -> Array:
+        if activation not in ("silu", "gelu_tanh"):
+            raise ValueError(f"activation is {activation}, but must be silu or gelu_tanh")
+        out = torch.empty(gate.shape)
+        self._native.glu(
+            _checked("gate", gate, F32),
+            _checked("up", up, F32, gate.shape),
+            gate.numel(),
+            activation == "gelu_tanh",
+            out.data_ptr(),
+        )
+        return out
+
+    def add(self, x: Array, y: Array) -> Array:
+        out = torch.empty(x.shape)
+        self._native.add(
+            _checked("x", x, F32), _checked("y", y, F32, x.shape), x.numel(), out.data_ptr()
+        )
+        return out
+
+    def rows(self, x: Array, index: Array) -> Array:
+        count, width = x.shape
+        (picked,) = index.shape
+        out = torch.empty(picked, width)
+        self._native.rows(
+            _checked("x", x, F32), count, width, _checked("index", index, I32), picked, out.data_ptr()
+        )
+        return out
+
+    def sample(self, logits: Array, draws: Draws) -> Array:
+        count, vocab = logits.shape
+        shape = (count,)
+        if count and not vocab:
+            raise ValueError("logits have 0 columns, but a token must be drawn from at least 1")
+        out = torch.empty(count, dtype=I32)
+        self._native.sample(
+            _checked("logits", logits, F32),
+            count,
+            vocab,
+            _checked("temperature", draws.temperature, F32, shape),
+            _checked("top_p", draws.top_p, F32, shape),
+            _checked("min_p", draws.min_p, F32, shape),
+            _checked("top_k", draws.top_k, I32, shape),
+            _checked("seed", draws.seed, I64, shape),
+            _checked("choice", draws.choice, I32, shape),
+            _checked("position", draws.position, I64, shape),
+            out.data_ptr(),
+        )
+        return out
+
+    def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
+        count, vocab = logits.shape
+        if not 0 <= k <= vocab:
+            raise ValueError(f"k is {k}, but must be at least 0 and at most {vocab}")
+        picked = torch.empty(count)
+        top_ids = torch.empty(count, k, dtype=I32)
+        top = torch.empty(count, k)
+        self._native.logprobs(
+            _checked("logits", logits, F32),
+            count,
+            vocab,
+            _checked("tokens", tokens, I32, (count,)),
+            k,
+            picked.data_ptr(),
+            top_ids.data_ptr(),
+            top.data_ptr(),
+        )
+        return picked, top_ids, top
+
+    def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
+        # NumPy takes zeros from the system, which commits a page of memory when it is first written.
+        kind = _KV_TORCH[dtype]
+        raw = np.zeros(num_pages * page_values * kind.itemsize, dtype=np.uint8)
+        return torch.from_numpy(raw).view(kind).view(num_pages, page_values)
+
+
+def available_isas() -> tuple[str, ...]:
+    """The instruction sets that this CPU and this build offer, fastest first."""
+    return _native.isas()
+
+
+def _checked(name: str, array: Array, dtype: torch.dtype, shape: Sequence[int] | None = None) -> int:
+    """The address of a contiguous CPU tensor of this type and shape; ValueError for any other."""
+    if (
+        array.dtype is not dtype
+        or (shape is not None and array.shape != shape)
+        or not array.is_contiguous()
+        or not array.is_cpu
+    ):
+        wanted = "any shape" if shape is None else f"shape {list(shape)}"
+        state = "contiguous" if array.is_contiguous() else "not contiguous"
+        raise ValueError(
+            f"{name} is {array.dtype} {list(array.shape)} on {array.device} and {state}, but must be "
+            f"{dtype} of {wanted} on cpu and contiguous"
+        )
+    return array.data_ptr()
+
+
+def _row_map(rows: Rows, count: int) -> _native.RowMap:
+    sequences, max_pages = rows.page_table.shape
+    return _native.RowMap(
+        _checked("positions", rows.positions, I32, (count,)),
+        _checked("row_seq", rows.row_seq, I32, (count,)),
+        _checked("page_table", rows.page_table, I32),
+        count,
+        sequences,
+        max_pages,
+    )
+
+
+def _layer_kv(kv: LayerKV, dim: int) -> _native.KV:
+    k, v = kv.k, kv.v
+    pages, heads = k.shape[0], k.shape[1]
+    number = _NUMBERS.get(k.dtype)
+    k_strides, v_strides = k.stride(), v.stride()
+    if (
+        number is None
+        or v.dtype is not k.dtype
+        or dim % 2
+        or k.shape != (pages, heads, dim, PAGE_SIZE)
+        or v.shape != (pages, heads, PAGE_SIZE, dim)
+        or k_strides[1:] != (dim * PAGE_SIZE, PAGE_SIZE, 1)
+        or v_strides[1:] != (dim * PAGE_SIZE, dim, 1)
+    ):
+        raise ValueError(
+            f"kv is {k.dtype} {list(k.shape)} and {v.dtype} {list(v.shape)}, but for heads of {dim} "
+            f"must be [pages, heads, {dim}, {PAGE_SIZE}] and [pages, heads, {PAGE_SIZE}, {dim}] in "
+            "f32, f16 or bf16 with the last three dimensions contiguous, and the head dimension even"
+        )
+    return _native.KV(
+        k.data_ptr(), v.data_ptr(), k_strides[0], v_strides[0], pages, heads, dim, number
+    )
+
+
+def _source(
+    name: str, array: NDArray[np.generic], dtype: type[np.generic], shape: tuple[int, ...]
+) -> NDArray[np.generic]:
+    """A weight array as the packers read it: row-major; copied only if it is not."""
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"{name} are {array.dtype} {list(array.shape)}, but must be {np.dtype(dtype)} {list(shape)}"
+        )
+    return np.ascontiguousarray(array)
+
+
+def _address(array: NDArray[np.generic]) -> int:
+    return int(array.__array_interface__["data"][0])

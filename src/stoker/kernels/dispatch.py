@@ -1,0 +1,27 @@
+"""The one place that turns the name of a kernel set into the set."""
+
+from __future__ import annotations
+
+from stoker.core.config import KernelName
+from stoker.kernels.ops import Ops
+
+
+def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
+    """The kernel set `name`, working with `threads` threads.
+
+    isa: instruction set of the native kernels, "avx2" or "portable"; None takes the best of this CPU.
+    The reference set uses PyTorch's own threads and knows no instruction sets.
+
+    Raises:
+        ValueError: the CPU has no such instruction set, or the name is unknown.
+    """
+    # Imported here, so that the reference set works where the extension was not built.
+    if name == "reference":
+        from stoker.kernels.reference import ReferenceOps
+
+        return ReferenceOps()
+    if name == "cpu":
+        from stoker.kernels.cpu import CpuOps
+
+        return CpuOps(threads, isa)
+    raise ValueError(f"kernels is {name}, but must be cpu or reference")
