@@ -1,7 +1,8 @@
 """A client that goes away must leave no zombie, no leaked page and no half-computed cached page.
 
-Seen in sgl-project/sglang #36333, #6888, #38319 (PR 38355), PR 28374 and ROCm/ATOM PR 1562: aborted
-requests decode on to max_tokens, keep their pages, or leave half-prefilled pages in the prefix tree.
+Seen in sgl-project/sglang #36333, #6888, #38319 (PR 38355), PR 28374 and ROCm/ATOM PR 1562:
+aborted requests decode on to max_tokens, keep their pages, or leave half-prefilled pages in the
+prefix tree.
 """
 
 from __future__ import annotations
