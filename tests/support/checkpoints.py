@@ -270,3 +270,20 @@ def _random_llama(
         }
         tensors |= {f"blk.{layer}.{name}.weight": tensor for name, tensor in block.items()}
     return tensors
+
+
+def dequantised(weight: Any) -> np.ndarray:
+    """float32 values of a `formats.Weight`, by the definitions in that module."""
+    if hasattr(weight, "data"):
+        if weight.format == "bf16":
+            return (weight.data.astype(np.uint32) << 16).view(np.float32)
+        return weight.data.astype(np.float32)
+    q, group = weight.q, getattr(weight, "group", 32)
+    if q.dtype == np.uint8:
+        halves = q.reshape(q.shape[0], -1, 1, 16)
+        q = np.concatenate([halves & 15, halves >> 4], axis=-2)
+    grouped = q.reshape(q.shape[0], -1, group).astype(np.float32)
+    values = grouped * weight.scale.astype(np.float32)[..., None]
+    if weight.minimum is not None:
+        values = values + weight.minimum.astype(np.float32)[..., None]
+    return values.reshape(q.shape[0], -1)

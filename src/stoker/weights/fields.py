@@ -1,4 +1,4 @@
-"""Reading untrusted settings: each getter gives a value of the type asked for, or says what is wrong.
+"""Reading untrusted settings: a getter gives a value of the type asked for, or says what is wrong.
 
 Used for config.json and for GGUF metadata; `where` names the file in the message.
 """

@@ -1,8 +1,7 @@
 """The block layouts of GGUF's quantised types, taken apart into integers, scales and minimums.
 
-Layouts are those of ggml-common.h in ggml, as structured dtypes; a tensor is an [N, blocks] array of
-one. Bits stand in the order low nibbles, then high nibbles, so column order never changes.
-Knows bits only: which number format keeps the parts is decided in `gguf_quants`.
+Layouts are those of ggml-common.h in ggml, as structured dtypes; a tensor is an [N, blocks] array
+of one. Knows bits only: which number format keeps the parts is decided in `gguf_quants`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 Blocks = NDArray[np.void]
 Bytes = NDArray[np.uint8]
 Parts = tuple[NDArray[np.generic], ...]
-"""q [N, ...], scale [N, groups] and, for some types, minimum [N, groups]: value = scale*q + minimum."""
+"""q [N, ...], scale [N, groups] and, for some types, minimum [N, groups]; see `formats`."""
 
 LAYOUTS: dict[Kind, np.dtype] = {
     Kind.Q4_0: np.dtype([("d", "<f2"), ("qs", "u1", 16)]),
@@ -137,7 +136,8 @@ def _flat(values: NDArray[np.generic]) -> NDArray[np.generic]:
 def _split_bits(packed: Bytes, width: int) -> Bytes:
     """[..., n] bytes → [..., 8 / width, n] fields of `width` bits, the lowest bits first."""
     shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
-    return (packed[..., None, :] >> shifts) & np.uint8((1 << width) - 1)
+    fields: Bytes = (packed[..., None, :] >> shifts) & np.uint8((1 << width) - 1)
+    return fields
 
 
 def _halves(packed: Bytes) -> Bytes:
@@ -146,7 +146,8 @@ def _halves(packed: Bytes) -> Bytes:
 
 
 def _five_bits(b: Blocks) -> Bytes:
-    return _halves(b["qs"]) | (np.unpackbits(b["qh"], axis=-1, bitorder="little") << 4)
+    high = np.unpackbits(b["qh"], axis=-1, bitorder="little") << np.uint8(4)
+    return _halves(b["qs"]) | high
 
 
 def _scaled(d: NDArray[np.float16], scales: NDArray[np.integer]) -> NDArray[np.float32]:

@@ -100,7 +100,7 @@ def open_gguf(path: Path) -> GGUFCheckpoint:
     """CheckpointError if the file is damaged or describes a model that is not supported."""
     file = GGUFFile(path)
     where = str(path)
-    if file.metadata.get("split.count", 1) > 1:
+    if file.metadata.get("split.count") not in (None, 0, 1):
         raise CheckpointError(
             f"{path} is one part of a split model; join the parts with llama-gguf-split --merge"
         )

@@ -7,7 +7,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from stoker.core.errors import CheckpointError
 from stoker.core.model import GenerationDefaults, ModelConfig, RopeConfig
 from stoker.weights.fields import Fields, token_ids
 from stoker.weights.rope_factors import llama3_rope
+from stoker.weights.shapes import check_heads
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 """Names in general.architecture; Mistral's files say llama."""
@@ -43,7 +44,7 @@ def model_config(
         {
             key.removeprefix(prefix): _scalar(value)
             for key, value in metadata.items()
-            if prefix in key
+            if key.startswith(prefix)
         },
         f"{where}: {arch}",
     )
@@ -54,7 +55,7 @@ def model_config(
     if fields.integer("rope.dimension_count", head_dim) != head_dim:
         raise CheckpointError(f"{where}: RoPE over a part of each head is not supported")
     gemma = arch == "gemma3"
-    return ModelConfig(
+    config = ModelConfig(
         family=arch,
         vocab_size=_vocab_size(metadata, fields),
         hidden_size=hidden,
@@ -73,6 +74,7 @@ def model_config(
         activation="gelu_tanh" if gemma else "silu",
         tie_word_embeddings=tied,
     )
+    return check_heads(config, where)
 
 
 def generation_defaults(metadata: Mapping[str, Any]) -> GenerationDefaults:
@@ -88,7 +90,11 @@ def generation_defaults(metadata: Mapping[str, Any]) -> GenerationDefaults:
         "min_p": "general.sampling.min_p",
         "repetition_penalty": "general.sampling.penalty_repeat",
     }
-    chosen = {name: metadata[key] for name, key in keys.items() if key in metadata}
+    chosen = {
+        name: metadata[key]
+        for name, key in keys.items()
+        if isinstance(metadata.get(key), int | float)
+    }
     named = [metadata.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot", "eom")]
     tokens = metadata.get("tokenizer.ggml.tokens", [])
     kinds = metadata.get("tokenizer.ggml.token_type", [])
@@ -153,7 +159,7 @@ def _gemma3_scale(fields: Fields, hidden: int, heads: int, layers: int) -> float
 
 
 def _windows(fields: Fields, layers: int, default_pattern: int) -> tuple[int | None, ...]:
-    """No window, or one on every layer, or on all but each `pattern`-th. A list says it by layer."""
+    """No window, or one on every layer, or on all but each `pattern`-th; a list says which."""
     if not fields.raw("attention.sliding_window"):
         return (None,) * layers
     window = fields.integer("attention.sliding_window")
@@ -165,6 +171,7 @@ def _windows(fields: Fields, layers: int, default_pattern: int) -> tuple[int | N
         windowed = [not every or bool((layer + 1) % every) for layer in range(layers)]
     if len(windowed) != layers:
         raise CheckpointError(
-            f"{fields.where}.attention.sliding_window_pattern names {len(windowed)} layers of {layers}"
+            f"{fields.where}.attention.sliding_window_pattern names {len(windowed)} layers "
+            f"of {layers}"
         )
     return tuple(window if local else None for local in windowed)

@@ -55,10 +55,10 @@ class GGUFTensor:
 
 
 class GGUFFile:
-    """metadata: plain Python values; tensors: by their GGUF names; header: bytes before the tensors."""
+    """metadata: plain Python values; tensors: by GGUF name; header, body: bytes, mapped."""
 
     def __init__(self, path: Path) -> None:
-        """CheckpointError if the file is missing, truncated, or not a GGUF file of a known version."""
+        """CheckpointError if the file is missing, truncated or not GGUF of a known version."""
         self.path = path
         try:
             self.data: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
@@ -70,7 +70,7 @@ class GGUFFile:
         with mapped:
             try:
                 self.metadata, self.tensors, start = _parse(_Cursor(mapped))
-            except (struct.error, ValueError, OverflowError, MemoryError) as error:
+            except (struct.error, ValueError, OverflowError, RecursionError) as error:
                 raise CheckpointError(
                     f"{path} is not a readable GGUF file, or is truncated: {error}"
                 ) from error
@@ -155,12 +155,19 @@ def _parse(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, GGUFTensor], int]
     for _ in range(num_tensors):
         name = cursor.string()
         shape = tuple(reversed(cursor.numbers("<u8", cursor.u32())))
-        entries[name] = (shape, GGMLQuantizationType(cursor.u32()), cursor.u64())
+        entries[name] = (shape, _kind(name, cursor.u32()), cursor.u64())
     alignment = metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment <= 0:
         raise ValueError(f"general.alignment is {alignment!r}")
     start = -(-cursor.at // alignment) * alignment
     return metadata, {name: _tensor(name, *entry, start) for name, entry in entries.items()}, start
+
+
+def _kind(name: str, number: int) -> GGMLQuantizationType:
+    try:
+        return GGMLQuantizationType(number)
+    except ValueError as error:
+        raise ValueError(f"tensor {name} has the unknown type {number}") from error
 
 
 def _tensor(

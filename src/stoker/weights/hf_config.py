@@ -13,6 +13,7 @@ from stoker.core.errors import CheckpointError
 from stoker.core.model import Activation, GenerationDefaults, ModelConfig, RopeConfig
 from stoker.weights.fields import Fields, token_ids
 from stoker.weights.rope_config import global_rope, local_rope
+from stoker.weights.shapes import check_heads
 
 Windows = tuple[int | None, ...]
 
@@ -30,13 +31,13 @@ def model_config(config: Mapping[str, Any], where: str) -> ModelConfig:
     if quantization is not None:
         method = quantization.raw("quant_method")
         raise CheckpointError(f"{where}: weights quantised with {method!r} are not supported")
-    return _family(fields)(fields)
+    return check_heads(_family(fields)(fields), where)
 
 
 def generation_defaults(
     config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer_eos: list[int]
 ) -> GenerationDefaults:
-    """Sampling defaults from generation_config.json; every id that any of the files calls the end."""
+    """Sampling defaults of generation_config.json; every id that any of the files calls the end."""
     text = config.get("text_config") or {}
     ends = [
         *token_ids(generation.get("eos_token_id")),

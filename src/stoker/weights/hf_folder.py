@@ -1,4 +1,4 @@
-"""A checkpoint in Hugging Face's layout: config.json, *.safetensors (one or many), tokenizer files."""
+"""A checkpoint as Hugging Face lays it out: config.json, safetensors files, tokenizer files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def open_folder(path: Path, name: str | None = None) -> FolderCheckpoint:
     """CheckpointError if a file is missing, damaged, or describes a model that is not supported."""
     config = read_json(path / "config.json")
     if config is None:
-        raise CheckpointError(f"{path} has no config.json: not a model folder")
+        raise CheckpointError(
+            f"{path} has no config.json: not a model folder (a GGUF file is named itself)"
+        )
     parsed = model_config(config, str(path / "config.json"))
     generation = read_json(path / "generation_config.json") or {}
     files = [SafetensorsFile(file) for file in weight_files(path)]
@@ -76,7 +78,7 @@ def open_folder(path: Path, name: str | None = None) -> FolderCheckpoint:
 
 
 def weight_files(path: Path) -> list[Path]:
-    """The folder's safetensors files, sorted. CheckpointError if there are none or one is missing."""
+    """The folder's safetensors files, sorted. CheckpointError if it has none or lacks one."""
     index = read_json(path / INDEX)
     if index is not None:
         places = index.get("weight_map")

@@ -25,7 +25,7 @@ def global_rope(config: Fields, default_theta: float) -> RopeConfig:
 
 
 def local_rope(config: Fields, default_theta: float) -> RopeConfig:
-    """RoPE of windowed layers in a model that has its own for them (Gemma 3). Never scaled in v4."""
+    """RoPE of windowed layers where a model has its own for them (Gemma 3); never scaled in v4."""
     theta = config.number("rope_local_base_freq", default_theta)
     parameters = config.section("rope_parameters")
     scaling = parameters and parameters.section("sliding_attention")

@@ -1,8 +1,8 @@
 """The llama3 RoPE scaling, recovered from the tensor that GGUF keeps in its place.
 
-GGUF stores `rope_freqs`: for each frequency, what its inverse is divided by. Hugging Face stores the
-parameters that those follow from (Llama 3.1: modeling_rope_utils.py, `llama3`). With wavelength w of
-a frequency, L the original context, F the factor and s = (L / w - low) / (high - low):
+GGUF stores `rope_freqs`: what each frequency is divided by. Hugging Face stores the parameters that
+those follow from (modeling_rope_utils.py, `llama3`). With w the wavelength of a frequency, L the
+original context, F the factor and s = (L / w - low) / (high - low), the divisor is:
 
     w > L / low: F      w < L / high: 1      between: 1 / ((1 - s) / F + s)
 """

@@ -27,7 +27,7 @@ _FORMATS: dict[str, tuple[FloatFormat, np.dtype]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """One tensor's place in a file; `start` and `end` count from the first byte after the header."""
+    """One tensor's place in a file; `start` and `end` count from the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]

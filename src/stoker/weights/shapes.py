@@ -25,6 +25,18 @@ def check_shape(config: ModelConfig, name: str, shape: tuple[int, ...]) -> None:
         )
 
 
+def check_heads(config: ModelConfig, where: str) -> ModelConfig:
+    """The config itself, if its heads can be grouped and rotated; else CheckpointError."""
+    if config.num_heads % config.num_kv_heads:
+        raise CheckpointError(
+            f"{where}: {config.num_heads} attention heads cannot share "
+            f"{config.num_kv_heads} KV heads"
+        )
+    if config.head_dim % 2:
+        raise CheckpointError(f"{where}: head_dim is {config.head_dim}, which RoPE cannot halve")
+    return config
+
+
 def expected_shape(config: ModelConfig, name: str) -> tuple[int, ...] | None:
     """The shape of a tensor by its Hugging Face name; None for a name that is not known."""
     match = _LAYER.fullmatch(name)

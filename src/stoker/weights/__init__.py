@@ -1,0 +1,1 @@
+"""Checkpoints in, as NumPy arrays over mapped files. Never imports torch."""
