@@ -19,7 +19,7 @@ class Spelling(Enum):
     """Plain text with U+2581 for a space; a byte outside the vocabulary is written <0xNN>."""
 
 
-def _byte_alphabet() -> dict[str, int]:
+def byte_alphabet() -> dict[str, int]:
     """GPT-2's bijection: printable Latin-1 stands for itself, the rest moves to U+0100 and up."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -27,7 +27,7 @@ def _byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | moved
 
 
-_BYTE_OF = _byte_alphabet()
+_BYTE_OF = byte_alphabet()
 
 
 def piece_bytes(piece: str, spelling: Spelling, *, is_added: bool) -> bytes:
