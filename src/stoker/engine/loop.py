@@ -144,6 +144,8 @@ class EngineLoop:
 
 
 def _throttled(channel: Channel) -> Report:
+    """A few messages a second. Loaders call it from their threads, one call at a time, while the
+    main thread waits for them: that is all the care that a ZeroMQ socket asks for."""
     last = 0.0
 
     def report(done: int, total: int) -> None:
