@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 60.0
-STOP_GRACE_S = 5.0
+STOP_GRACE_S = 3.0
 
 
 class Supervisor:
