@@ -26,7 +26,8 @@ from stoker.api.sse import (
 )
 from stoker.api.state import AppState
 from stoker.api.streams import OutputStream
-from stoker.core.request import SamplingParams
+from stoker.core.errors import Overloaded
+from stoker.core.request import FinishReason, Output, SamplingParams
 from stoker.core.validate import check_prompt, check_sampling
 
 ACCEPT_S = 5.0
@@ -74,7 +75,9 @@ async def answer(state: AppState, request: Request, job: Job) -> Response:
     except ClientDisconnect:
         await run.close()
         return Response(status_code=CLIENT_CLOSED_REQUEST)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Overloaded):
+            state.metrics.count_rejected()
         await run.close()
         raise
     return Response(msgspec.json.encode(body), media_type="application/json")
@@ -108,12 +111,18 @@ class _Run:
             return_token_ids=bool(job.body.return_token_ids),
         )
         self._is_closed = False
+        self._end = FinishReason.ABORT
+        self._last_piece: dict[tuple[int, int], float] = {}
 
     async def accepted(self) -> None:
         """Return once the engine took the request; raise if it refused it."""
         await self._stream.wait(ACCEPT_S)
-        with named_as(self._job.names):
-            self._stream.raise_early()
+        try:
+            with named_as(self._job.names):
+                self._stream.raise_early()
+        except Exception:
+            self._end = FinishReason.ERROR
+            raise
 
     async def body(self) -> Json:
         """The whole answer: the fold of what a stream would have sent."""
@@ -154,15 +163,27 @@ class _Run:
             return
         self._is_closed = True
         self._state.in_flight.remove(self._stream)
-        self._state.metrics.count_aborted(self._assembler.unfinished)
+        if self._assembler.has_begun or self._end is FinishReason.ABORT:
+            self._state.metrics.count_ended(self._end, self._assembler.unfinished)
         # The abort must go out even if this task is itself being cancelled.
         await asyncio.shield(self._stream.close())
 
     def _next(self) -> list[Json] | None:
         """The chunks of the next output; None at the end of the stream."""
-        item = self._stream.take()
-        if item is None:
-            return None
-        prompt, output = item
-        self._state.metrics.observe(output)
-        return self._assembler.push(prompt, output)
+        try:
+            item = self._stream.take()
+            if item is None:
+                return None
+            chunks = self._assembler.push(*item)
+        except Exception:
+            self._end = FinishReason.ERROR
+            raise
+        self._measure(*item)
+        return chunks
+
+    def _measure(self, prompt: int, output: Output) -> None:
+        metrics, key, now = self._state.metrics, (prompt, output.choice), time.monotonic()
+        if key in self._last_piece:
+            metrics.observe_gap(now - self._last_piece[key])
+        self._last_piece[key] = now
+        metrics.observe(output)

@@ -32,6 +32,8 @@ class Format(Protocol):
 
     chunk_object: str
     body_object: str
+    prompt_ids_in_choice: bool
+    """Where vLLM puts `prompt_token_ids`: into every choice, or beside the choices."""
 
     def opening(self, index: int) -> Json | None:
         """The choice piece that comes before all others, if the format has one."""
@@ -51,6 +53,7 @@ class ChatFormat:
 
     chunk_object = "chat.completion.chunk"
     body_object = "chat.completion"
+    prompt_ids_in_choice = False
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -77,6 +80,7 @@ class CompletionFormat:
 
     chunk_object = "text_completion"
     body_object = "text_completion"
+    prompt_ids_in_choice = True
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -124,6 +128,11 @@ class Assembler:
         self._include_usage = include_usage
         self._return_token_ids = return_token_ids
         self._choices: dict[int, _Choice] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any output came."""
+        return bool(self._choices)
 
     @property
     def unfinished(self) -> int:
@@ -180,9 +189,11 @@ class Assembler:
         if opening is None and not self._return_token_ids:
             return []
         piece = opening or self._format.piece(index, "", None, None)
+        chunk = self._chunk([piece])
         if self._return_token_ids:
-            piece["prompt_token_ids"] = self._prompts[prompt]
-        return [self._chunk([piece])]
+            holder = piece if self._format.prompt_ids_in_choice else chunk
+            holder["prompt_token_ids"] = self._prompts[prompt]
+        return [chunk]
 
     def _chunk(self, choices: list[Json]) -> Json:
         chunk: Json = {
@@ -210,12 +221,15 @@ def fold(wire_format: Format, chunks: Iterable[Json]) -> Json:
     """The body that a stream of chunks adds up to; the stream must end with a usage chunk."""
     pieces: dict[int, list[Json]] = {}
     last: Json = {}
+    beside: Json = {}
     for last in chunks:
+        if "prompt_token_ids" in last:
+            beside["prompt_token_ids"] = last["prompt_token_ids"]
         for piece in last["choices"]:
             pieces.setdefault(piece["index"], []).append(piece)
     body = {key: last[key] for key in ("id", "created", "model", "usage")}
     choices = [_fold_choice(wire_format, pieces[index]) for index in sorted(pieces)]
-    return {**body, "object": wire_format.body_object, "choices": choices}
+    return {**body, "object": wire_format.body_object, "choices": choices, **beside}
 
 
 def usage_json(usage: Usage) -> Json:
@@ -236,6 +250,7 @@ def _fold_choice(wire_format: Format, pieces: list[Json]) -> Json:
     }
     if "prompt_token_ids" in pieces[0]:
         choice["prompt_token_ids"] = pieces[0]["prompt_token_ids"]
+    if "token_ids" in pieces[-1]:
         choice["token_ids"] = [i for piece in pieces for i in piece.get("token_ids", ())]
     return choice
 

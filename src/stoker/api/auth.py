@@ -31,8 +31,8 @@ class ApiKeyMiddleware:
         return str(scope["path"]).startswith(GUARDED)
 
     def _has_key(self, scope: Scope) -> bool:
-        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        # Header bytes come decoded as Latin-1, whatever the client meant.
+        header = Headers(scope=scope).get("authorization", "").encode("latin-1")
+        scheme, _, token = header.partition(b" ")
         # Comparing in constant time tells nothing about how much of a guess was right.
-        return scheme.lower() == "bearer" and hmac.compare_digest(
-            token.strip().encode("utf-8", "replace"), self._key
-        )
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._key)

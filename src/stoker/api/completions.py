@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from stoker.api.answer import Job, answer
 from stoker.api.assemble import CompletionFormat
 from stoker.api.params import completion_params
-from stoker.api.prompts import encode_text
+from stoker.api.prompts import encode_texts
 from stoker.api.responses import GENERATING_ERRORS, Completion, with_stream
 from stoker.api.schema import CompletionRequest
 from stoker.api.state import State
@@ -35,10 +35,7 @@ async def create_completion(body: CompletionRequest, request: Request, state: St
             f"request may have {MAX_CHOICES_OF_ALL_PROMPTS}",
             param="n",
         )
-    prompts = [
-        await encode_text(state, prompt) if isinstance(prompt, str) else prompt
-        for prompt in body.prompt
-    ]
+    prompts = await encode_texts(state, body.prompt, add_special_tokens=True)
     job = Job(
         body=body,
         params=params,

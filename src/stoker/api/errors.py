@@ -80,6 +80,15 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http_exception)
 
 
+def unsupported(param: str, what: str | None = None) -> InvalidRequest:
+    """The refusal of something known that this release does not do; `what` defaults to `param`."""
+    return InvalidRequest(
+        f"{what or param} is not supported by this server",
+        param=param,
+        code="unsupported_parameter",
+    )
+
+
 def describe(errors: Sequence[Any]) -> InvalidRequest:
     """One sentence for what pydantic found, naming the field as a client spells it."""
     first = errors[0]
@@ -91,6 +100,8 @@ def describe(errors: Sequence[Any]) -> InvalidRequest:
         return InvalidRequest("The body must be a JSON object (Content-Type: application/json)")
     if first["type"] == "missing":
         return InvalidRequest(f"{param} is required, but missing", param=param)
+    if first["type"] == "none_required":
+        return unsupported(param)
     reason = first["msg"].removeprefix("Input ").removeprefix("List ")
     value = first["input"]
     if isinstance(value, str | int | float | None):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
+from stoker.api.errors import unsupported
 from stoker.core.errors import InvalidRequest
 
 TOKEN_ID_SCHEMA = {"type": "integer", "minimum": 0}
@@ -81,21 +83,18 @@ def parse_content(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value if value is None else _text(value, "messages")
     if not isinstance(value, list):
-        raise InvalidRequest("content must be a string or a list of text parts", param="messages")
+        raise PydanticCustomError("content", "must be a string or a list of text parts")
     return "\n".join(_text(_part_text(part), "messages") for part in value)
 
 
 def _part_text(part: Any) -> str:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        raise InvalidRequest("a content part must be an object with a type", param="messages")
+        raise PydanticCustomError("content", "has a part that is not an object with a type")
     if part["type"] != "text":
-        raise InvalidRequest(
-            f"content parts of type {part['type'][:40]!r} are not supported by this server",
-            param="messages",
-            code="unsupported_parameter",
-        )
+        kind = part["type"][:40]
+        raise unsupported("messages", f"a content part of type {kind!r}")
     if not isinstance(part.get("text"), str) or len(part) != 2:
-        raise InvalidRequest("a text part has exactly a type and a text", param="messages")
+        raise PydanticCustomError("content", "has a text part that is not just a type and a text")
     text: str = part["text"]
     return text
 
@@ -111,6 +110,15 @@ def parse_token_ids(name: str) -> PlainValidator:
         return value
 
     return PlainValidator(parse)
+
+
+def parse_text(text: str) -> str:
+    """A string that is text; pydantic's own check lets half surrogate pairs pass."""
+    try:
+        check_text(text, "")
+    except InvalidRequest:
+        raise PydanticCustomError("text", "must be valid Unicode") from None
+    return text
 
 
 def check_text(text: str, param: str) -> None:
@@ -152,6 +160,7 @@ Content = Annotated[
         },
     ),
 ]
+Text = Annotated[str, AfterValidator(parse_text)]
 Prompts = Annotated[
     list[str | list[int]],
     PlainValidator(parse_prompts),

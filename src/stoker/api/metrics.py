@@ -60,7 +60,7 @@ class Metrics:
         self._rejected = self._counter("admission_rejections", "Requests refused with 503")
 
     def observe(self, output: Output) -> None:
-        """Record one piece of a choice."""
+        """Record one piece of a choice that ends well or goes on."""
         if output.finish_reason is not None:
             self._finished[output.finish_reason].inc()
             self._observe_finished(output)
@@ -69,9 +69,9 @@ class Metrics:
         """Record the time between two pieces of one choice."""
         self._histograms["inter_token_latency_seconds"].observe(seconds)
 
-    def count_aborted(self, choices: int) -> None:
-        """Record choices that ended because the client went away or the request failed."""
-        self._finished[FinishReason.ABORT].inc(choices)
+    def count_ended(self, reason: FinishReason, choices: int) -> None:
+        """Record choices that ended without a last piece: the client left, or it failed."""
+        self._finished[reason].inc(choices)
 
     def count_rejected(self) -> None:
         self._rejected.inc()

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from stoker.api.logprobs import token_text
-from stoker.api.prompts import encode_chat, encode_text, run_off_loop
+from stoker.api.prompts import encode_chat, encode_texts, run_off_loop
 from stoker.api.responses import (
     CHECKED_ERRORS,
     DetokenizeAnswer,
@@ -21,7 +21,7 @@ from stoker.api.responses import (
 )
 from stoker.api.schema import DetokenizeRequest, TokenizeRequest
 from stoker.api.state import AppState, State
-from stoker.core.errors import InvalidRequest
+from stoker.core.errors import Draining, InvalidRequest
 from stoker.core.validate import check_token_id
 
 router = APIRouter(tags=["operations"])
@@ -46,7 +46,8 @@ async def get_health(state: State) -> Status:
 
 @router.get("/ready", responses=errors(503), summary="200 while new requests are taken")
 async def get_ready(state: State) -> Status:
-    state.check_accepting()
+    if state.is_draining:
+        raise Draining("The server is stopping")
     state.engine.check_health()
     return {"status": "ok"}
 
@@ -75,7 +76,7 @@ async def tokenize(body: TokenizeRequest, state: State) -> TokenizeAnswer:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("Give either prompt or messages", param="prompt")
     if body.prompt is not None:
-        tokens = await encode_text(state, body.prompt, body.add_special_tokens is not False)
+        [tokens] = await encode_texts(state, [body.prompt], body.add_special_tokens is not False)
     else:
         tokens = await encode_chat(
             state, body.messages or [], body.add_generation_prompt, body.chat_template_kwargs

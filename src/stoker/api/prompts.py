@@ -24,10 +24,20 @@ async def run_off_loop(size: int, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
-async def encode_text(state: AppState, text: str, add_special_tokens: bool = True) -> list[int]:
-    return await run_off_loop(
-        len(text), lambda: state.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-    )
+async def encode_texts(
+    state: AppState, prompts: list[str | list[int]], add_special_tokens: bool
+) -> list[list[int]]:
+    """Token ids of every prompt; prompts that are token ids already stay as they are."""
+
+    def encode() -> list[list[int]]:
+        return [
+            state.tokenizer.encode(prompt, add_special_tokens)
+            if isinstance(prompt, str)
+            else prompt
+            for prompt in prompts
+        ]
+
+    return await run_off_loop(sum(map(len, prompts)), encode)
 
 
 async def encode_chat(
@@ -59,7 +69,9 @@ async def encode_chat(
         check_text(text, "messages")
         return state.tokenizer.encode(text, add_special_tokens=False)
 
-    return await run_off_loop(sum(len(turn["content"]) for turn in turns), encode)
+    # Nobody knows what a template makes of its variables.
+    size = sum(len(turn["content"]) for turn in turns) + (INLINE_CHARS if variables else 0)
+    return await run_off_loop(size, encode)
 
 
 def _turn(index: int, message: Message) -> dict[str, Any]:

@@ -60,7 +60,6 @@ class ChatChoice(TypedDict):
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason
     stop_reason: int | str | None
-    prompt_token_ids: NotRequired[list[int]]
     token_ids: NotRequired[list[int]]
 
 
@@ -71,6 +70,7 @@ class ChatCompletion(TypedDict):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_token_ids: NotRequired[list[int]]
 
 
 class CompletionLogprobs(TypedDict):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stoker.api import unsupported
-from stoker.api.fields import Content, LogitBias, Prompts, Stop, StopTokenIds, Tokens
+from stoker.api.fields import Content, LogitBias, Prompts, Stop, StopTokenIds, Text, Tokens
 from stoker.core.errors import InvalidRequest
 from stoker.core.validate import MAX_CHOICES, MAX_LOGPROBS
 
@@ -38,7 +38,7 @@ class SamplingBody(Wire):
 
     UNSUPPORTED: ClassVar[dict[str, tuple[Any, ...]]] = {}
 
-    model: str | None = None
+    model: Text | None = None
     max_tokens: int | None = Field(None, ge=1, le=_INT32)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
@@ -59,7 +59,7 @@ class SamplingBody(Wire):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     priority: int | None = Field(None, ge=-_INT32, le=_INT32, description="Lower runs first")
-    cache_salt: str | None = Field(None, min_length=1, max_length=256)
+    cache_salt: Text | None = Field(None, min_length=1, max_length=256)
     return_token_ids: bool | None = None
 
     @model_validator(mode="before")
@@ -86,7 +86,7 @@ class Message(Wire):
 
     role: Role
     content: Content = None
-    name: str | None = None
+    name: Text | None = None
     refusal: None = None
     audio: None = None
     annotations: None = None
@@ -125,8 +125,8 @@ class CompletionRequest(SamplingBody):
 class TokenizeRequest(Wire):
     """POST /tokenize: either `prompt` or `messages`."""
 
-    model: str | None = None
-    prompt: str | None = None
+    model: Text | None = None
+    prompt: Text | None = None
     messages: Messages | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
@@ -137,5 +137,5 @@ class TokenizeRequest(Wire):
 class DetokenizeRequest(Wire):
     """POST /detokenize"""
 
-    model: str | None = None
+    model: Text | None = None
     tokens: Tokens

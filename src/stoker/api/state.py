@@ -42,6 +42,7 @@ class AppState:
     def check_accepting(self) -> None:
         """Raise Draining once the server takes no new work."""
         if self.is_draining:
+            self.metrics.count_rejected()
             raise Draining("The server is stopping and takes no new requests")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stoker.api.errors import unsupported as refuse
 from stoker.core.errors import InvalidRequest
 
 NO_EFFECT = frozenset(
@@ -91,11 +92,7 @@ def strip(
             kept[name] = value
         elif name in unsupported:
             if value is not None and not any(_same(value, idle) for idle in unsupported[name]):
-                raise InvalidRequest(
-                    f"{name} is not supported by this server",
-                    param=name,
-                    code="unsupported_parameter",
-                )
+                raise refuse(name)
         elif name not in NO_EFFECT:
             shown = name if len(name) <= 80 else name[:80] + "…"
             raise InvalidRequest(f"Unknown field: {shown}", param=shown, code="unknown_parameter")
