@@ -42,11 +42,8 @@ _IQ4_VALUES = np.array(
 
 
 def q4_0(b: Blocks) -> Parts:
-    """value = d (q - 8). Minimum -8 d, in float32 where float16 would overflow."""
-    scale = b["d"]
-    if (np.abs(scale) > 8188).any():
-        scale = scale.astype(np.float32)
-    return _flat(b["qs"]), scale, scale * scale.dtype.type(-8)
+    """value = d (q - 8): the one type of 4 bits without a minimum."""
+    return _flat(b["qs"]), b["d"]
 
 
 def q4_1(b: Blocks) -> Parts:

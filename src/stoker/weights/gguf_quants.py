@@ -15,7 +15,7 @@ from gguf.constants import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 
 from stoker.weights.formats import FloatFormat, FloatWeight, Int4Weight, Int8Weight, Weight
-from stoker.weights.gguf_blocks import INT4, INT8, LAYOUTS, Parts
+from stoker.weights.gguf_blocks import INT4, INT8, LAYOUTS
 
 Bytes = NDArray[np.uint8]
 
@@ -35,8 +35,8 @@ def convert(rows: Bytes, kind: Kind) -> Weight:
         format_, dtype = _FLOATS[kind]
         return FloatWeight(format_, _aligned(rows).view(dtype))
     if kind in INT4:
-        q, scale, minimum = _parts(rows, kind)
-        return Int4Weight(q, scale, minimum)
+        q, scale, *rest = _parts(rows, kind)
+        return Int4Weight(q, scale, rest[0]) if rest else _centred(q, scale)
     if kind in INT8:
         q, scale, *rest = _parts(rows, kind)
         group = q.shape[1] // scale.shape[1]
@@ -66,9 +66,22 @@ def _parts(rows: Bytes, kind: Kind) -> list[np.ndarray]:
     blocks = np.ascontiguousarray(rows).view(LAYOUTS[kind])
     take_apart = (INT4 | INT8)[kind]
     step = max(1, _SLICE_BYTES // rows.shape[1])
-    pieces: list[Parts] = [take_apart(blocks[i : i + step]) for i in range(0, len(blocks), step)]
-    # Slices of one type agree on their dtypes but for Q4_0's, where concatenation takes the wider.
-    return [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    whole: list[np.ndarray] = []
+    for start in range(0, len(blocks), step):
+        parts = take_apart(blocks[start : start + step])
+        if not whole:
+            whole = [np.empty((len(blocks), part.shape[1]), part.dtype) for part in parts]
+        for target, part in zip(whole, parts, strict=True):
+            target[start : start + step] = part
+    return whole
+
+
+def _centred(q: Bytes, scale: NDArray[np.float16]) -> Int4Weight:
+    """value = scale (q - 8). The minimum, -8 scale, is exact in float16 unless it overflows."""
+    if np.abs(scale).max() <= np.finfo(np.float16).max / 8:
+        return Int4Weight(q, scale, scale * np.float16(-8))
+    wide = scale.astype(np.float32)
+    return Int4Weight(q, wide, wide * np.float32(-8))
 
 
 def _aligned(rows: Bytes) -> Bytes:
