@@ -36,6 +36,11 @@ def read_options(config: type[Config], args: Namespace, **given: Any) -> Config:
     return config(**flags, **given)
 
 
+def doc_of(config: type, name: str) -> str:
+    """The doc line of one field."""
+    return next(str(f.metadata["doc"]) for f in dataclasses.fields(config) if f.name == name)
+
+
 def _reader(hint: Any) -> dict[str, Any]:
     """How argparse reads a value of this type."""
     if isinstance(hint, types.UnionType):  # "int | None": None is the default, never typed in
