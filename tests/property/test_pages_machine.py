@@ -117,5 +117,5 @@ class PagesMachine(RuleBasedStateMachine):
         assert stats.free + stats.cached + stats.held + stats.leased == stats.total
 
 
-PagesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+PagesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestPages = PagesMachine.TestCase

@@ -188,6 +188,6 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 SchedulerMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None
+    max_examples=40, stateful_step_count=30, deadline=None
 )
 TestScheduler = SchedulerMachine.TestCase

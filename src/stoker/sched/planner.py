@@ -95,10 +95,13 @@ class Planner:
 
     def _admit(self, seq: Sequence, step: _Pass) -> bool:
         """Seat a waiting sequence and give it its first tokens; False when there is no room."""
-        if step.left < 1 or (step.barrier is not None and seq.rank > step.barrier):
+        victims = [other for other in self.running.snapshot() if _priority(other) > _priority(seq)]
+        has_seat = len(self.running) - len(victims) < self._max_seqs
+        is_behind = step.barrier is not None and seq.rank > step.barrier
+        if step.left < 1 or is_behind or not has_seat:
             return False
         self._memory.match(seq.table, seq.tokens)
-        if not self._make_room(seq, step):
+        if not self._make_room(seq, victims, step):
             self._memory.free(seq.table)
             return False
         num_tokens = min(seq.num_pending, step.left)
@@ -111,11 +114,10 @@ class Planner:
         step.grant(seq, num_tokens)
         return True
 
-    def _make_room(self, seq: Sequence, step: _Pass) -> bool:
-        """A seat and pages for all of `seq`, from lower priorities if need be; False if never."""
-        victims = [other for other in self.running.snapshot() if _priority(other) > _priority(seq)]
+    def _make_room(self, seq: Sequence, victims: list[Sequence], step: _Pass) -> bool:
+        """A seat and pages for all of `seq`, from the last victims if need be; False if never."""
         spare = sum(self._memory.num_held(victim.table) for victim in victims)
-        if len(self.running) - len(victims) >= self._max_seqs or not self._fits(seq, spare):
+        if not self._fits(seq, spare):
             return False  # then nobody is preempted in vain
         while len(self.running) >= self._max_seqs or not self._fits(seq):
             if not victims:

@@ -143,3 +143,22 @@ def test_an_urgent_follower_does_not_wait_for_a_lesser_leader() -> None:
     engine.add(request("b", prompt, max_tokens=2))
     assert shape(engine.step()) == {"b": 32}
     engine.finish()
+
+
+def test_nobody_behind_a_preempted_sequence_takes_its_pages() -> None:
+    engine = Engine(eos=frozenset(), num_pages=4, prefix_caching=False)
+    engine.add(request("a", [1] * 30, max_tokens=30), request("b", [2] * 17, max_tokens=30))
+    engine.add(request("c", [3] * 2, max_tokens=1))
+    while engine.scheduler.stats.num_preemptions == 0:
+        plan = engine.step()
+    # `b` gave two pages, `a` took one: the other is not for `c`, which arrived after `b`.
+    assert shape(plan) == {"a": 1}
+    assert engine.memory.stats.free == 1
+
+
+def test_the_token_reserved_for_a_victim_is_given_to_others() -> None:
+    engine = Engine(eos=frozenset(), max_num_seqs=2, max_num_batched_tokens=3)
+    engine.add(*(request(name, [1], max_tokens=9, priority=1) for name in "ab"))
+    engine.step()
+    engine.add(request("high", [2] * 10, max_tokens=1))
+    assert shape(engine.step()) == {"high": 2, "a": 1}
