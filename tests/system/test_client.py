@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+import itertools
 
 import pytest
 
@@ -73,6 +73,7 @@ def test_bad_requests_are_refused_and_a_good_one_works_after_each() -> None:
         ([999], SamplingParams(), InvalidRequest, 400),
         ([5] * 512, SamplingParams(), ContextLengthExceeded, 400),
         ([5], SamplingParams(temperature=-1.0), InvalidRequest, 400),
+        ([5], SamplingParams(stop=("\ud800",)), InvalidRequest, 400),
         ([5] * 100, SamplingParams(max_tokens=100), StokerError, 400),  # larger than the pool
         ([RAISE], SamplingParams(), StokerError, 500),
     ]
@@ -124,11 +125,11 @@ def test_a_consumer_that_goes_away_frees_its_pages(phase: str) -> None:
                 await stream.aclose()
             else:
                 waiting = asyncio.ensure_future(anext(stream))
-                await asyncio.sleep(0.1)
                 if phase == "prefill":
-                    assert client.stats.pages_held > 1 and client.stats.generation_tokens == 0
+                    await eventually(lambda: client.stats.pages_held > 1, "it computes")
+                    assert client.stats.generation_tokens == 0
                 else:
-                    assert client.stats.num_waiting == 1
+                    await eventually(lambda: client.stats.num_waiting == 1, "it waits")
                 waiting.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await waiting
@@ -147,25 +148,22 @@ def test_a_busy_engine_does_not_hold_up_a_stream() -> None:
     """Pieces come while later steps still run, and the API's event loop is free meanwhile."""
 
     async def scenario() -> None:
-        async with scripted_client(Scenario(delay_s=0.1)) as client:
-            start = time.monotonic()
-            times: list[float] = []
-            longest_pause = 0.0
+        async with scripted_client(Scenario(delay_s=0.4)) as client:
+            beats = 0
 
             async def heartbeat() -> None:
-                nonlocal longest_pause
+                nonlocal beats
                 while True:
-                    before = time.monotonic()
                     await asyncio.sleep(0.01)
-                    longest_pause = max(longest_pause, time.monotonic() - before)
+                    beats += 1
 
             heart = asyncio.create_task(heartbeat())
-            async for _ in client.generate(list(b"slow"), SamplingParams(max_tokens=8)):
-                times.append(time.monotonic() - start)
+            seen: list[int] = []
+            async for _ in client.generate(list(b"slow"), SamplingParams(max_tokens=4)):
+                seen.append(beats)
             heart.cancel()
-            assert len(times) == 8
-            assert times[-1] - times[0] > 0.5, "pieces came one by one, not all at the end"
-            assert longest_pause < 0.09, "the event loop waited for a step"
+            assert len(seen) == 4, "pieces came one by one"
+            assert all(after - before > 3 for before, after in itertools.pairwise(seen))
 
     asyncio.run(scenario())
 
@@ -177,9 +175,9 @@ def test_a_slow_consumer_gets_merged_pieces_and_the_same_text() -> None:
             pieces: list[Output] = []
             async for output in client.generate(list(b"abc"), LONG):
                 pieces.append(output)
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.1)
             assert "".join(p.text for p in pieces) == fast
-            assert len(pieces) < 100
+            assert len(pieces) < 200
 
     asyncio.run(scenario())
 

@@ -46,7 +46,7 @@ def test_a_killed_engine_ends_streams_fails_health_and_comes_back() -> None:
             ended = await asyncio.gather(*running, return_exceptions=True)
             assert [type(e) for e in ended] == [EngineDead] * 6
             assert "SIGKILL" in str(ended[0])
-            assert time.monotonic() - killed < 1.0
+            assert time.monotonic() - killed < 3.0
             with pytest.raises(EngineDead):
                 client.check_health()
             assert not client.ready
@@ -75,14 +75,14 @@ def test_an_engine_that_breaks_itself_is_replaced(prompt: list[int]) -> None:
 
 def test_a_hung_engine_fails_health_but_a_busy_one_does_not() -> None:
     async def scenario() -> None:
-        async with scripted_client(Scenario(delay_s=0.2), health_timeout_s=1.5) as client:
+        async with scripted_client(Scenario(delay_s=0.2), health_timeout_s=2.5) as client:
             busy = asyncio.create_task(text_of(client, b"a", SamplingParams(max_tokens=10)))
             while not busy.done():
                 client.check_health()
                 await asyncio.sleep(0.05)
             assert client.engine_pid is not None
             os.kill(client.engine_pid, signal.SIGSTOP)
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(3.0)
             with pytest.raises(EngineDead, match="no sign of life"):
                 client.check_health()
             os.kill(client.engine_pid, signal.SIGCONT)

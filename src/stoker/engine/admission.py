@@ -6,6 +6,7 @@ import time
 import uuid
 
 from stoker.core.config import Limits
+from stoker.core.errors import InvalidRequest
 from stoker.core.model import PAGE_SIZE
 from stoker.core.request import Request, SamplingParams
 from stoker.core.validate import check_prompt, check_sampling
@@ -43,6 +44,9 @@ def expand(
     """
     check_sampling(params, info.vocab_size)
     check_prompt(prompt_token_ids, info.vocab_size, info.max_model_len, "prompt")
+    for text in params.stop:
+        _check_text("stop", text)
+    _check_text("cache_salt", cache_salt or "")
     unique = uuid.uuid4().hex
     now = time.time()
     return [
@@ -57,3 +61,13 @@ def expand(
         )
         for choice in range(params.n)
     ]
+
+
+def _check_text(param: str, text: str) -> None:
+    """JSON can spell half a surrogate pair, which no message and no hash can take."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"{param} is not valid Unicode (a lone surrogate)", param=param
+        ) from error

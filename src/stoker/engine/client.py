@@ -128,8 +128,9 @@ class EngineClient:
         """
         requests = expand(prompt_token_ids, params, self.info, priority, cache_salt)
         self._check_room(params.n)
-        stream = self._submit(requests)
+        stream = OutputStream(len(requests))
         try:
+            self._submit(requests, stream)
             while outputs := await stream.take():
                 for output in outputs:
                     yield output
@@ -138,8 +139,7 @@ class EngineClient:
 
     def check_health(self) -> None:
         """Raise EngineDead unless the engine process lives and has said so lately."""
-        if not self._supervisor.ready:
-            raise EngineDead("the engine process is not running; it is being started again")
+        self._check_ready()
         silent_s = time.monotonic() - self._last_sign
         if silent_s > self._health_timeout_s:
             raise EngineDead(
@@ -166,8 +166,7 @@ class EngineClient:
     def _check_room(self, num_choices: int) -> None:
         if self._draining:
             raise Draining("the server is stopping and takes no new requests")
-        if not self._supervisor.ready:
-            raise EngineDead("the engine process ended and is being started again")
+        self._check_ready()
         room = self.info.max_num_seqs + self._max_queue
         if num_choices > room:
             raise InvalidRequest(
@@ -180,16 +179,19 @@ class EngineClient:
                 "try again in a moment"
             )
 
-    def _submit(self, requests: list[Request]) -> OutputStream:
-        stream = OutputStream(len(requests))
+    def _check_ready(self) -> None:
+        if not self._supervisor.ready:
+            again = "" if self._info is None else "it ended and is being started again: "
+            raise EngineDead(f"the engine is not ready; {again}try again in a moment")
+
+    def _submit(self, requests: list[Request], stream: OutputStream) -> None:
+        self._idle.clear()
         for request in requests:
             processor = OutputProcessor(
                 self._tokenizer, request.prompt_token_ids, request.params, request.choice
             )
             self._choices[request.id] = _Choice(processor, stream)
             self._supervisor.send(Submit(request))
-        self._idle.clear()
-        return stream
 
     def _abort(self, request_ids: Iterable[str]) -> None:
         """Make the engine forget those of `request_ids` that it still works on."""
