@@ -29,3 +29,10 @@ def test_bytes_that_never_become_a_character_do_not_stall_the_stream() -> None:
 def test_a_character_may_be_cut_by_a_special_token_that_is_skipped() -> None:
     stream = Detokenizer(byte_level(), [], skip_special_tokens=True)
     assert stream.push([0xC3, 260, 0xA9]) == "é"
+
+
+def test_empty_pushes_do_not_use_up_the_first_space() -> None:
+    stream = Detokenizer(sentencepiece(), [1], skip_special_tokens=True)
+    assert stream.push([]) == ""
+    assert stream.push([2]) == ""
+    assert stream.push([SPACE_A]) == "a"
