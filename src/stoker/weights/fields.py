@@ -50,6 +50,15 @@ class Fields:
             raise CheckpointError(f"{self.where}: {key} is {value!r}, not true or false")
         return value
 
+    def items(self, key: str) -> list[Any]:
+        """A list, empty where there is none."""
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise CheckpointError(f"{self.where}: {key} is {value!r}, not a list")
+        return value
+
     def section(self, key: str) -> Fields | None:
         """A nested object, or None where there is none."""
         value = self.values.get(key)

@@ -96,8 +96,9 @@ def generation_defaults(metadata: Mapping[str, Any]) -> GenerationDefaults:
         if isinstance(metadata.get(key), int | float)
     }
     named = [metadata.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot", "eom")]
-    tokens = metadata.get("tokenizer.ggml.tokens", [])
-    kinds = metadata.get("tokenizer.ggml.token_type", [])
+    tokenizer = Fields(metadata, "metadata")
+    tokens = tokenizer.items("tokenizer.ggml.tokens")
+    kinds = tokenizer.items("tokenizer.ggml.token_type")
     known = [
         token_id
         for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=False))
@@ -123,7 +124,8 @@ def _refuse_unsupported(fields: Fields) -> None:
 
 def _vocab_size(metadata: Mapping[str, Any], fields: Fields) -> int:
     """The token list decides where there is one: the key may count padding or be left out."""
-    return len(metadata.get("tokenizer.ggml.tokens", ())) or fields.integer("vocab_size")
+    tokens = Fields(metadata, fields.where).items("tokenizer.ggml.tokens")
+    return len(tokens) or fields.integer("vocab_size")
 
 
 def _rope(
@@ -167,7 +169,8 @@ def _windows(fields: Fields, layers: int, default_pattern: int) -> tuple[int | N
     if isinstance(pattern, list | bool):
         windowed = [pattern] * layers if isinstance(pattern, bool) else pattern
     else:
-        every = pattern or default_pattern
+        key = "attention.sliding_window_pattern"
+        every = fields.integer(key) if pattern else default_pattern
         windowed = [not every or bool((layer + 1) % every) for layer in range(layers)]
     if len(windowed) != layers:
         raise CheckpointError(

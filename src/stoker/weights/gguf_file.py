@@ -108,8 +108,11 @@ class _Cursor:
         self.at += 8
         return int(value)
 
-    def string(self) -> str:
-        return self.strings(1)[0]
+    def name(self) -> str:
+        (name,) = self.strings(1)
+        if not name.isprintable():
+            raise ValueError(f"{name!r} is no name")
+        return name
 
     def strings(self, count: int) -> list[str]:
         # The one loop that runs once a token: locals only.
@@ -149,11 +152,11 @@ def _parse(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, GGUFTensor], int]
     num_tensors, num_fields = cursor.u64(), cursor.u64()
     metadata = {}
     for _ in range(num_fields):
-        key = cursor.string()
+        key = cursor.name()
         (metadata[key],) = cursor.values(GGUFValueType(cursor.u32()), 1)
     entries = {}
     for _ in range(num_tensors):
-        name = cursor.string()
+        name = cursor.name()
         shape = tuple(reversed(cursor.numbers("<u8", cursor.u32())))
         entries[name] = (shape, _kind(name, cursor.u32()), cursor.u64())
     alignment = metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)

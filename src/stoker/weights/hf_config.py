@@ -38,10 +38,11 @@ def generation_defaults(
     config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer_eos: list[int]
 ) -> GenerationDefaults:
     """Sampling defaults of generation_config.json; every id that any of the files calls the end."""
-    text = config.get("text_config") or {}
+    text = Fields(config, "config.json").section("text_config")
+    inner = None if text is None else text.raw("eos_token_id")
     ends = [
         *token_ids(generation.get("eos_token_id")),
-        *token_ids(config.get("eos_token_id", text.get("eos_token_id"))),
+        *token_ids(config.get("eos_token_id", inner)),
         *tokenizer_eos,
     ]
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -184,9 +185,8 @@ def _qwen_windows(fields: Fields) -> Windows:
     if not fields.boolean("use_sliding_window", False) or not _stated(fields, "sliding_window"):
         return _no_windows(fields)
     # Zero is a meaningful value here: every layer is windowed.
-    first = fields.raw("max_window_layers")
-    first = 28 if first is None else first
-    types = fields.raw("layer_types") or [
+    first = 0 if fields.raw("max_window_layers") == 0 else fields.integer("max_window_layers", 28)
+    types = fields.items("layer_types") or [
         "full_attention" if layer < first else "sliding_attention"
         for layer in range(fields.integer("num_hidden_layers"))
     ]
@@ -195,9 +195,9 @@ def _qwen_windows(fields: Fields) -> Windows:
 
 def _gemma3_layer_types(fields: Fields) -> list[str]:
     """Every sixth layer is global, unless the file says otherwise in one of two ways."""
-    types = fields.raw("layer_types")
+    types = fields.items("layer_types")
     if types:
-        return list(types)
+        return types
     every = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
     return [
         "sliding_attention" if (layer + 1) % every else "full_attention"
@@ -207,7 +207,7 @@ def _gemma3_layer_types(fields: Fields) -> list[str]:
 
 def _layer_type_windows(fields: Fields, types: list[str], default: int) -> Windows:
     layers = fields.integer("num_hidden_layers")
-    unknown = set(types) - {"sliding_attention", "full_attention"}
+    unknown = {str(kind) for kind in types} - {"sliding_attention", "full_attention"}
     if unknown or len(types) != layers:
         raise CheckpointError(
             f"{fields.where}: layer_types names {len(types)} layers of {layers}"

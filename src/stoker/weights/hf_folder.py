@@ -12,6 +12,7 @@ import numpy as np
 from stoker.core.errors import CheckpointError
 from stoker.core.model import GenerationDefaults, ModelConfig
 from stoker.weights.contract import HubTokenizer
+from stoker.weights.fields import Fields
 from stoker.weights.formats import FloatWeight, Weight
 from stoker.weights.hf_config import generation_defaults, model_config
 from stoker.weights.identity import content_revision
@@ -141,10 +142,10 @@ def _tokenizer_eos(path: Path) -> list[int]:
     settings = read_json(path / "tokenizer_config.json") or {}
     eos = settings.get("eos_token")
     text = eos.get("content") if isinstance(eos, dict) else eos
-    added = settings.get("added_tokens_decoder") or {}
+    added = Fields(settings, "tokenizer_config.json").section("added_tokens_decoder")
     return [
         int(number)
-        for number, token in added.items()
+        for number, token in (added.values if added else {}).items()
         if isinstance(token, dict) and token.get("content") == text and number.isdecimal()
     ]
 

@@ -1,12 +1,17 @@
 """GGUF files as checkpoints: names, row order, config, ends, errors."""
 
+import functools
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stoker.core.errors import CheckpointError
 from stoker.weights.checkpoint import open_checkpoint
@@ -178,6 +183,33 @@ def test_unsupported_tensor_type_is_named(tiny):
     )
     with pytest.raises(CheckpointError, match=rf"{name} has type Q8_K"):
         checkpoint.weight("model.layers.0.self_attn.v_proj.weight")
+
+
+@functools.cache
+def intact() -> bytes:
+    with TemporaryDirectory() as folder:
+        write_gguf(Path(folder) / "f.gguf", layers=1)
+        return (Path(folder) / "f.gguf").read_bytes()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 900), st.integers(0, 255)), min_size=1, max_size=4)
+)
+def test_a_damaged_header_is_one_clear_line(changes):
+    """Whatever bytes change, a file either opens or is refused; nothing else is ever raised."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "f.gguf"
+        data = bytearray(intact())
+        for at, value in changes:
+            data[at] = value
+        path.write_bytes(data)
+        try:
+            checkpoint = open_gguf(path)
+            for name in checkpoint.names():
+                checkpoint.weight(name)
+        except CheckpointError as error:
+            assert "\n" not in str(error)
 
 
 def test_split_files_say_what_to_do(tmp_path):

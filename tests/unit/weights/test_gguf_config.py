@@ -106,6 +106,7 @@ def test_llama3_factors():
         (metadata("llama", rope__dimension_count=80), "RoPE over a part"),
         (metadata("llama", block_count="x"), "block_count is 'x'"),
         (metadata("llama", attention__head_count_kv=3), "4 attention heads cannot share 3"),
+        (metadata("llama") | {"tokenizer.ggml.tokens": 5}, "tokens is 5, not a list"),
         (
             metadata(
                 "gemma3",

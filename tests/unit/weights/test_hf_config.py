@@ -186,6 +186,7 @@ def test_model_type_stands_in_for_architectures():
         ({"num_key_value_heads": 3}, "4 attention heads cannot share 3 KV heads"),
         ({"rope_theta": float("nan")}, "rope_theta is nan"),
         ({"rope_scaling": "linear"}, "rope_scaling is 'linear', not an object"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes', not true or false"),
     ],
 )
 def test_errors(settings, message):
@@ -203,6 +204,8 @@ def test_gemma3_features_that_are_refused(feature):
 
 
 def test_layer_types_must_fit():
+    with pytest.raises(CheckpointError, match="layer_types is 5, not a list"):
+        read("Gemma3ForCausalLM", layer_types=5)
     with pytest.raises(CheckpointError, match=r"2 layers of 4 and unknown kinds \['chunked'\]"):
         read("Gemma3ForCausalLM", layer_types=["chunked", "full_attention"])
 
