@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from stoker.kernels.dispatch import get_ops
 
+from stoker.kernels.dispatch import get_ops
 from stoker.models.registry import build_model
-from stoker.weights.hf_folder import open_folder
+from stoker.weights.checkpoint import open_checkpoint
 from tests.support.checkpoints import VOCAB, make_tiny
 from tests.support.paged import PagedModel
 
@@ -67,7 +67,7 @@ def test_logits_equal_transformers(checkpoint_folder: Any, variant: str, kernels
     texts = [_tokens(seed) for seed in (1, 2)]
     expected = _transformers_logits(folder, texts)
 
-    checkpoint = open_folder(folder)
+    checkpoint = open_checkpoint(str(folder))
     ops = get_ops(kernels, 2)
     model = build_model(checkpoint.config, checkpoint, ops, lambda done, total: None)
     paged = PagedModel(model, checkpoint.config, ops)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from stoker.kernels.dispatch import get_ops
 
 from stoker.core.config import EngineConfig, KernelName
 from stoker.core.model import KVDtype
+from stoker.kernels.dispatch import get_ops
 from stoker.models.registry import build_model
 from stoker.text.tokenizer import load_tokenizer
 from stoker.weights.checkpoint import Checkpoint, open_checkpoint

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from stoker.kernels.dispatch import get_ops
 
 from stoker.core.model import ModelConfig, kv_layout
 from stoker.core.request import Request, SamplingParams
+from stoker.kernels.dispatch import get_ops
 from stoker.kernels.ops import Ops
 from stoker.models.model import Model
 from stoker.models.registry import build_model
@@ -130,16 +130,20 @@ def test_repeated_prompt_equals_cold(loaded: Loaded) -> None:
 
 
 def test_preempted_equals_undisturbed(loaded: Loaded) -> None:
-    requests = [_request(i, 40) for i in range(6)]
-    requests = [replace(r, params=replace(r.params, max_tokens=30)) for r in requests]
-    pages = kv_layout(loaded.config, "bf16").pages_needed(70, 16)
+    """Each newcomer is more urgent than those before, and the pool holds hardly more than one."""
+    requests = [replace(_request(i, 40), priority=-i) for i in range(5)]
+    pages = kv_layout(loaded.config, "bf16").pages_needed(40 + 12, 16)
     for caching in (False, True):
         tight = Conditions(
-            num_pages=pages * 5 // 2, budget=16, max_num_seqs=6, prefix_caching=caching
+            num_pages=pages * 3 // 2,
+            budget=16,
+            max_num_seqs=5,
+            prefix_caching=caching,
+            steps_between_arrivals=6,
         )
         system = loaded.system(tight)
         got = system.answer(requests)
-        assert system.stats.num_preemptions > 0
+        assert system.stats.num_preemptions > 1
         for request in requests:
             assert got[request.id] == loaded.alone(request)
 
@@ -161,12 +165,7 @@ def _worlds(draw: Callable) -> tuple[list[Request], Conditions]:  # type: ignore
     return requests, conditions
 
 
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(world=_worlds())
 def test_no_condition_shows_in_an_answer(
     loaded: Loaded, world: tuple[list[Request], Conditions]
