@@ -169,12 +169,13 @@ def write_gguf(
     kv_heads: int = 2,
     tied: bool = False,
     metadata: Mapping[str, Any] | None = None,
+    extra: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
     """Write a random llama-arch GGUF with the tiny tokenizer; return its float32 tensors by name.
 
     quant: a name of gguf.GGMLQuantizationType for every matrix, or one per GGUF tensor name (others
     stay F32); of those, gguf can write F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0. metadata: extra
-    uint32, float, string or bool keys. Projections are written as they are: q and k are in GGUF's
+    uint32, float, string or bool keys. extra: more float32 tensors. Projections are written as they are: q and k are in GGUF's
     interleaved row order, so a reader that un-permutes them gets other rows than it was given.
     """
     import gguf
@@ -185,7 +186,7 @@ def write_gguf(
     _add_tokenizer(writer)
     for key, value in (metadata or {}).items():
         _add_value(writer, key, value)
-    tensors = _random_llama(seed, hidden, ffn, layers, heads, kv_heads, tied)
+    tensors = _random_llama(seed, hidden, ffn, layers, heads, kv_heads, tied) | dict(extra or {})
     for name, tensor in tensors.items():
         kind = quant if isinstance(quant, str) else quant.get(name, "F32")
         if tensor.ndim == 1:

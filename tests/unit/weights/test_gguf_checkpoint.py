@@ -19,6 +19,7 @@ from stoker.weights.demo import demo_model
 from stoker.weights.formats import FloatWeight, Int4Weight, Int8Weight
 from stoker.weights.gguf_checkpoint import half_split, open_gguf
 from stoker.weights.gguf_file import GGUFFile
+from stoker.weights.rope_factors import llama3_factors
 from tests.support.checkpoints import CHAT_TEMPLATE, VOCAB, dequantised, write_gguf
 
 
@@ -92,6 +93,18 @@ def test_tied_when_there_is_no_output_matrix(tmp_path):
     checkpoint = open_gguf(tmp_path / "t.gguf")
     assert checkpoint.config.tie_word_embeddings
     assert "lm_head.weight" not in checkpoint.names()
+
+
+def test_llama3_factors_and_biases_are_read(tmp_path):
+    factors = llama3_factors(10_000.0, 8.0, 128, 16).astype(np.float32)
+    bias = np.arange(64, dtype=np.float32)
+    extra = {"rope_freqs.weight": factors, "blk.0.attn_q.bias": bias}
+    write_gguf(tmp_path / "r.gguf", extra=extra)
+    checkpoint = open_gguf(tmp_path / "r.gguf")
+    assert checkpoint.config.rope.scaling == "llama3"
+    assert checkpoint.config.rope.factor == 8.0
+    got = checkpoint.weight("model.layers.0.self_attn.q_proj.bias").data
+    np.testing.assert_array_equal(got, bias[half_split(64, 4)])
 
 
 def test_mixed_types_keep_their_formats(tmp_path):
