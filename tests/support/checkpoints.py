@@ -175,8 +175,9 @@ def write_gguf(
 
     quant: a name of gguf.GGMLQuantizationType for every matrix, or one per GGUF tensor name (others
     stay F32); of those, gguf can write F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0. metadata: extra
-    uint32, float, string or bool keys. extra: more float32 tensors. Projections are written as they are: q and k are in GGUF's
-    interleaved row order, so a reader that un-permutes them gets other rows than it was given.
+    uint32, float, string or bool keys. extra: more float32 tensors. Projections are written as they
+    are: q and k are in GGUF's interleaved row order, so a reader that un-permutes them gets other
+    rows than it was given.
     """
     import gguf
 
