@@ -98,7 +98,10 @@ class Planner:
         victims = [other for other in self.running.snapshot() if _priority(other) > _priority(seq)]
         has_seat = len(self.running) - len(victims) < self._max_seqs
         is_behind = step.barrier is not None and seq.rank > step.barrier
-        if step.left < 1 or is_behind or not has_seat:
+        # Where the seats are full, the victim that leaves one gives its reserved token with it.
+        is_full = len(self.running) >= self._max_seqs
+        gain = sum(victim.num_pending == 1 for victim in victims[-1:]) if is_full else 0
+        if step.left + gain < 1 or is_behind or not has_seat:
             return False
         self._memory.match(seq.table, seq.tokens)
         if not self._make_room(seq, victims, step):

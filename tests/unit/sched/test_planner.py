@@ -162,3 +162,11 @@ def test_the_token_reserved_for_a_victim_is_given_to_others() -> None:
     engine.step()
     engine.add(request("high", [2] * 10, max_tokens=1))
     assert shape(engine.step()) == {"high": 2, "a": 1}
+
+
+def test_an_urgent_request_gets_in_where_decodes_take_the_whole_budget() -> None:
+    engine = Engine(eos=frozenset(), max_num_seqs=2, max_num_batched_tokens=2)
+    engine.add(*(request(name, [1], max_tokens=9, priority=1) for name in "ab"))
+    engine.step()
+    engine.add(request("high", [2] * 10, max_tokens=1))
+    assert shape(engine.step()) == {"high": 1, "a": 1}
