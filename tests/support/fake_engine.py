@@ -75,21 +75,20 @@ class FakeTemplate:
     """`role: content` lines; refuses the role order that a test asks it to refuse."""
 
     def __init__(self) -> None:
-        self.rendered: list[tuple[list[dict[str, Any]], bool, dict[str, Any]]] = []
+        self.rendered: list[tuple[list[Mapping[str, Any]], bool, dict[str, Any]]] = []
 
-    def render(
+    def render_to_ids(
         self,
-        messages: list[dict[str, Any]],
+        messages: Sequence[Mapping[str, Any]],
         *,
-        tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        self.rendered.append((messages, add_generation_prompt, dict(variables or {})))
+    ) -> list[int]:
+        self.rendered.append((list(messages), add_generation_prompt, dict(variables or {})))
         if "refuse" in messages[-1]["content"]:
             raise InvalidRequest("the template refuses this", param="messages")
         lines = [f"{message['role']}: {message['content']}" for message in messages]
-        return "\n".join([*lines, "assistant:"] if add_generation_prompt else lines)
+        return list("\n".join([*lines, "assistant:"] if add_generation_prompt else lines).encode())
 
 
 @dataclass

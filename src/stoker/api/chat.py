@@ -8,7 +8,7 @@ from stoker.api.answer import Job, answer
 from stoker.api.assemble import ChatFormat
 from stoker.api.params import chat_params
 from stoker.api.prompts import encode_chat
-from stoker.api.responses import GENERATING_ERRORS, ChatCompletion, with_stream
+from stoker.api.responses import REQUEST_ERRORS, ChatCompletion, with_stream
 from stoker.api.schema import ChatRequest
 from stoker.api.state import State
 
@@ -18,7 +18,7 @@ router = APIRouter(tags=["generation"])
 @router.post(
     "/v1/chat/completions",
     response_model=ChatCompletion,
-    responses=GENERATING_ERRORS | with_stream("Chunks of the chat completion"),
+    responses=REQUEST_ERRORS | with_stream("Chunks of the chat completion"),
     summary="Answer a conversation",
 )
 async def create_chat_completion(body: ChatRequest, request: Request, state: State) -> Response:

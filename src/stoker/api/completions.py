@@ -8,7 +8,7 @@ from stoker.api.answer import Job, answer
 from stoker.api.assemble import CompletionFormat
 from stoker.api.params import completion_params
 from stoker.api.prompts import encode_texts
-from stoker.api.responses import GENERATING_ERRORS, Completion, with_stream
+from stoker.api.responses import REQUEST_ERRORS, Completion, with_stream
 from stoker.api.schema import CompletionRequest
 from stoker.api.state import State
 from stoker.core.errors import InvalidRequest
@@ -21,7 +21,7 @@ MAX_CHOICES_OF_ALL_PROMPTS = 1024
 @router.post(
     "/v1/completions",
     response_model=Completion,
-    responses=GENERATING_ERRORS | with_stream("Chunks of the completion"),
+    responses=REQUEST_ERRORS | with_stream("Chunks of the completion"),
     summary="Continue one or more texts",
 )
 async def create_completion(body: CompletionRequest, request: Request, state: State) -> Response:

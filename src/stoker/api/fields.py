@@ -78,16 +78,18 @@ def parse_stop(value: Any) -> tuple[str, ...] | None:
     return tuple(_text(item, "stop") for item in items)
 
 
-def parse_content(value: Any) -> str | None:
-    """Text, or text in parts: `[{"type": "text", "text": "…"}]`; parts are lines."""
-    if value is None or isinstance(value, str):
-        return value if value is None else _text(value, "messages")
-    if not isinstance(value, list):
+def parse_content(value: Any) -> str | list[dict[str, str]] | None:
+    """Text, or text in parts: `[{"type": "text", "text": "…"}]`. The template joins the parts."""
+    if isinstance(value, str):
+        return parse_text(value)
+    if not isinstance(value, list | None):
         raise PydanticCustomError("content", "must be a string or a list of text parts")
-    return "\n".join(_text(_part_text(part), "messages") for part in value)
+    for part in value or ():
+        _check_part(part)
+    return value
 
 
-def _part_text(part: Any) -> str:
+def _check_part(part: Any) -> None:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         raise PydanticCustomError("content", "has a part that is not an object with a type")
     if part["type"] != "text":
@@ -95,8 +97,7 @@ def _part_text(part: Any) -> str:
         raise unsupported("messages", f"a content part of type {kind!r}")
     if not isinstance(part.get("text"), str) or len(part) != 2:
         raise PydanticCustomError("content", "has a text part that is not just a type and a text")
-    text: str = part["text"]
-    return text
+    parse_text(part["text"])
 
 
 def parse_token_ids(name: str) -> PlainValidator:
@@ -145,7 +146,7 @@ _STRING = {"type": "string"}
 _STOP_STRING = {"type": "string", "minLength": 1}
 
 Content = Annotated[
-    str | None,
+    str | list[dict[str, str]] | None,
     PlainValidator(parse_content),
     _nullable(
         _STRING,

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from stoker.api.logprobs import token_text
 from stoker.api.prompts import encode_chat, encode_texts, run_off_loop
 from stoker.api.responses import (
-    CHECKED_ERRORS,
+    REQUEST_ERRORS,
     DetokenizeAnswer,
     Model,
     ModelList,
@@ -27,12 +27,12 @@ from stoker.core.validate import check_token_id
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/v1/models", responses=errors(401), summary="The models served here")
+@router.get("/v1/models", responses=errors(401, 503), summary="The models served here")
 async def list_models(state: State) -> ModelList:
     return {"object": "list", "data": [_model(state)]}
 
 
-@router.get("/v1/models/{model:path}", responses=errors(401, 404), summary="One model")
+@router.get("/v1/models/{model:path}", responses=errors(401, 404, 503), summary="One model")
 async def get_model(model: str, state: State) -> Model:
     state.check_model(model)
     return _model(state)
@@ -70,7 +70,7 @@ async def get_version() -> Version:
         return {"version": "unknown"}
 
 
-@router.post("/tokenize", responses=CHECKED_ERRORS, summary="Text or messages to token ids")
+@router.post("/tokenize", responses=REQUEST_ERRORS, summary="Text or messages to token ids")
 async def tokenize(body: TokenizeRequest, state: State) -> TokenizeAnswer:
     state.check_model(body.model)
     if (body.prompt is None) == (body.messages is None):
@@ -90,7 +90,7 @@ async def tokenize(body: TokenizeRequest, state: State) -> TokenizeAnswer:
     }
 
 
-@router.post("/detokenize", responses=CHECKED_ERRORS, summary="Token ids to text")
+@router.post("/detokenize", responses=REQUEST_ERRORS, summary="Token ids to text")
 async def detokenize(body: DetokenizeRequest, state: State) -> DetokenizeAnswer:
     state.check_model(body.model)
     tokens = body.tokens

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stoker.api.fields import check_text
 from stoker.api.schema import Message, TemplateVariables
 from stoker.api.state import AppState
 from stoker.core.errors import InvalidRequest
@@ -46,7 +45,7 @@ async def encode_chat(
     add_generation_prompt: bool | None,
     variables: TemplateVariables | None,
 ) -> list[int]:
-    """The rendered conversation's token ids; the template writes its special tokens itself.
+    """The token ids of the rendered conversation.
 
     Raises:
         InvalidRequest: the model has no template, or the template refuses the messages.
@@ -60,18 +59,17 @@ async def encode_chat(
         )
     turns = [_turn(index, message) for index, message in enumerate(messages)]
 
-    def encode() -> list[int]:
-        text = template.render(
+    # What a template makes of variables, and of parts, may be of any size.
+    is_plain = not variables and all(isinstance(turn["content"], str) for turn in turns)
+    size = sum(len(turn["content"]) for turn in turns) if is_plain else INLINE_CHARS + 1
+    return await run_off_loop(
+        size,
+        lambda: template.render_to_ids(
             turns,
             add_generation_prompt=add_generation_prompt is not False,
             variables=variables or {},
-        )
-        check_text(text, "messages")
-        return state.tokenizer.encode(text, add_special_tokens=False)
-
-    # Nobody knows what a template makes of its variables.
-    size = sum(len(turn["content"]) for turn in turns) + (INLINE_CHARS if variables else 0)
-    return await run_off_loop(size, encode)
+        ),
+    )
 
 
 def _turn(index: int, message: Message) -> dict[str, Any]:

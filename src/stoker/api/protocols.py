@@ -58,13 +58,16 @@ class Tokenizer(Protocol):
 
 
 class Template(Protocol):
-    def render(
+    def render_to_ids(
         self,
-        messages: list[dict[str, Any]],
+        messages: Sequence[Mapping[str, Any]],
         *,
-        tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
-    ) -> str:
-        """The prompt text of a conversation. Raises InvalidRequest(param="messages")."""
+    ) -> list[int]:
+        """The prompt of a conversation; content is text or text parts.
+
+        Raises:
+            InvalidRequest: names messages, or chat_template_kwargs for `variables`.
+        """
         ...

@@ -156,5 +156,4 @@ _MEANINGS = {
     503: "Overloaded, stopping or restarting; try again after `Retry-After` seconds",
 }
 
-CHECKED_ERRORS = errors(400, 401, 404, 413)
-GENERATING_ERRORS = errors(400, 401, 404, 413, 503)
+REQUEST_ERRORS = errors(400, 401, 404, 413, 503)

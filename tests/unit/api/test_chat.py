@@ -172,7 +172,7 @@ def test_messages_reach_the_template_in_its_own_terms() -> None:
         (
             [
                 {"role": "system", "content": "be brief"},
-                {"role": "user", "content": "a\nb"},
+                {"role": "user", "content": [{"type": "text", "text": t} for t in "ab"]},
                 {"role": "assistant", "content": ""},
                 {"role": "user", "content": "c", "name": "Ann"},
             ],

@@ -79,7 +79,7 @@ def test_chat_names_the_field(field: str, value: Any) -> None:
         ({"role": "user", "content": "x", "colour": 1}, "messages[0].colour"),
         ({"role": "assistant", "tool_calls": [{}]}, "messages[0].tool_calls"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "messages"),
-        ({"role": "user", "content": "\ud800"}, "messages"),
+        ({"role": "user", "content": "\ud800"}, "messages[0].content"),
         ("hi", "messages[0]"),
     ],
 )

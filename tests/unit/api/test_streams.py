@@ -1,0 +1,135 @@
+"""Disconnects, keep-alive, errors after the first byte, and the queue between engine and answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from stoker.api import answer as answer_module
+from stoker.api.streams import InFlight, OutputStream
+from stoker.core.errors import RequestFailed
+from stoker.core.request import Output, SamplingParams
+from tests.support.api_app import CHAT, HI, Api, RawCall, chunks, error_of, events
+from tests.support.fake_engine import Call, FakeEngine, FakeTokenizer
+
+ENDLESS = [[120]] * 500
+
+
+async def _source(*items: Output | Exception) -> AsyncIterator[Output]:
+    for item in items:
+        await asyncio.sleep(0)
+        if isinstance(item, Exception):
+            raise item
+        yield item
+
+
+def test_pairs_then_the_error_in_order() -> None:
+    async def main() -> list[tuple[int, str]]:
+        stream = OutputStream([_source(Output(choice=0, text="a"), RequestFailed("x"))])
+        seen = []
+        with pytest.raises(RequestFailed):
+            while await stream.wait(1) and (item := stream.take()) is not None:
+                seen.append((item[0], item[1].text))
+        await stream.close()
+        return seen
+
+    assert asyncio.run(main()) == [(0, "a")]
+
+
+def test_the_end_comes_after_all_sources() -> None:
+    async def main() -> set[int]:
+        sources = [_source(Output(choice=0)), _source(), _source(Output(choice=0))]
+        stream = OutputStream(sources)
+        seen = set()
+        while await stream.wait(1) and (item := stream.take()) is not None:
+            seen.add(item[0])
+        return seen
+
+    assert asyncio.run(main()) == {0, 2}
+
+
+def test_waiting_has_a_deadline_and_fail_ends_from_outside() -> None:
+    async def main() -> None:
+        engine = FakeEngine(FakeTokenizer(), first_step_s=60)
+        in_flight = InFlight()
+        stream = OutputStream([engine.generate([1], SamplingParams())])
+        in_flight.add(stream)
+        assert not await stream.wait(0.01)
+        assert not await in_flight.wait_idle(0.01)
+        in_flight.fail_all(RequestFailed("stopped"))
+        assert await stream.wait(1)
+        with pytest.raises(RequestFailed):
+            stream.take()
+        await stream.close()
+        in_flight.remove(stream)
+        assert await in_flight.wait_idle(0)
+        assert engine.calls[0].is_aborted
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("phase", ["queued", "running"])
+def test_a_disconnect_aborts_at_any_stage(stream: bool, phase: str) -> None:
+    """Bug cases 21 and 35: sglang #36333, ROCm/ATOM PR 1562. Also without streaming."""
+    engine = FakeEngine(FakeTokenizer(), ENDLESS, step_s=0.005)
+    engine.first_step_s = 60.0 if phase == "queued" else 0.0
+    api = Api(engine)
+
+    async def main() -> None:
+        call = RawCall(api.app, CHAT, {"messages": HI, "stream": stream, "n": 2})
+        await asyncio.sleep(0.1)
+        assert len(api.state.in_flight) == 1
+        call.disconnect()
+        await asyncio.wait_for(call.task, 1)
+
+    asyncio.run(main())
+    assert engine.calls[0].is_aborted
+    assert len(api.state.in_flight) == 0
+    page = api.get("/metrics").text
+    assert 'stoker:request_success_total{finished_reason="abort",model_name="fake"} 2.0' in page
+
+
+def test_a_silent_stream_keeps_the_connection_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_module, "KEEP_ALIVE_S", 0.02)
+    monkeypatch.setattr(answer_module, "ACCEPT_S", 0.01)
+    response = Api(FakeEngine(FakeTokenizer(), first_step_s=0.1)).chat(stream=True)
+    assert response.text.startswith(": keep-alive\n\n")
+    told = [block for block in response.text.split("\n\n") if block.startswith("data: ")]
+    assert told[-1] == "data: [DONE]"
+
+
+def test_an_error_after_the_first_byte_is_an_event_and_then_the_end() -> None:
+    """Bug case 34: EricLBuehler/mistral.rs #1874, lemonade-sdk/lemonade #2826."""
+    failure = RequestFailed("non-finite logits")
+    engine = FakeEngine(FakeTokenizer(), step_s=0.01, failure=failure)
+    payloads = events(Api(engine).chat(stream=True))
+    assert payloads[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert payloads[-1] == {
+        "error": {
+            "message": "non-finite logits",
+            "type": "server_error",
+            "param": None,
+            "code": "request_failed",
+        }
+    }
+    assert "[DONE]" not in payloads
+
+
+def test_one_failed_prompt_ends_the_others() -> None:
+    def script(call: Call, choice: int) -> list[list[int]]:
+        return [[120]] if call.prompt_token_ids == [1] else ENDLESS
+
+    failure = RequestFailed("broke")
+    engine = FakeEngine(FakeTokenizer(), script, step_s=0.005, failure=failure)
+    answer = Api(engine).complete(prompt=[[1], [2]], max_tokens=400)
+    assert answer.status_code == 500
+    assert error_of(answer)["message"] == "broke"
+    assert [call.is_aborted for call in engine.calls] == [False, True]
+
+
+def test_a_long_stream_is_whole() -> None:
+    parts = chunks(Api(FakeEngine(FakeTokenizer(), ENDLESS, max_model_len=600)).chat(stream=True))
+    assert sum(len(p["choices"][0]["delta"].get("content", "")) for p in parts) == 500
