@@ -1,8 +1,8 @@
 """The native kernel set: torch tensors in and out, C++ on their memory (`csrc/`).
 
 The extension is not linked against PyTorch: it gets addresses. So everything that makes an address
-safe is checked here (type, shape, contiguity), and what only contents can tell (ids, positions, page
-numbers) there. It must not know of models or batches.
+safe is checked here (type, shape, contiguity), and what only contents can tell (ids, positions,
+page numbers) there. This module must not know of models or batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
 from stoker.kernels import _native
 from stoker.kernels.ops import Array, Draws, LayerKV, PackedWeight, Rows
-from stoker.weights.formats import GROUP, FloatWeight, Int4Weight, Int8Weight, Weight
+from stoker.weights.formats import GROUP, FloatFormat, FloatWeight, Int4Weight, Int8Weight, Weight
 
 F32, I32, I64 = torch.float32, torch.int32, torch.int64
 
@@ -30,14 +30,18 @@ _NUMBERS = {
     torch.float16: _native.Number.f16,
     torch.bfloat16: _native.Number.bf16,
 }
-_FLOAT_TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
+_FLOAT_TYPES: dict[FloatFormat, type[np.generic]] = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": np.uint16,
+}
 
 
 class CpuOps:
     """The kernel set `cpu`; see `kernels.ops.Ops` for the contract of each method.
 
-    threads: how many work on one op, the caller among them. isa: "avx2" or "portable"; None takes the
-    best that this CPU has. Results of one isa do not depend on `threads`; two isas round differently.
+    threads: how many work on one op, the caller among them. isa: "avx2" or "portable"; None takes
+    the best that this CPU has. Results do not depend on `threads`; two isas round differently.
 
     Raises:
         ValueError: an array has a wrong type or shape, or an id, position or page out of range; an
@@ -82,9 +86,7 @@ class CpuOps:
         )
         shape = (rows, columns // group)
         scale = _source("scales", weight.scale, kind, shape)
-        minimum = (
-            None if weight.minimum is None else _source("minima", weight.minimum, kind, shape)
-        )
+        minimum = None if weight.minimum is None else _source("minima", weight.minimum, kind, shape)
         return self._native.pack_int(
             _address(codes),
             _address(scale),
@@ -202,7 +204,12 @@ class CpuOps:
         (picked,) = index.shape
         out = torch.empty(picked, width)
         self._native.rows(
-            _checked("x", x, F32), count, width, _checked("index", index, I32), picked, out.data_ptr()
+            _checked("x", x, F32),
+            count,
+            width,
+            _checked("index", index, I32),
+            picked,
+            out.data_ptr(),
         )
         return out
 
@@ -247,7 +254,7 @@ class CpuOps:
         return picked, top_ids, top
 
     def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
-        # NumPy takes zeros from the system, which commits a page of memory when it is first written.
+        # NumPy takes zeros from the system, which commits memory when it is first written.
         kind = _KV_TORCH[dtype]
         raw = np.zeros(num_pages * page_values * kind.itemsize, dtype=np.uint8)
         return torch.from_numpy(raw).view(kind).view(num_pages, page_values)
@@ -258,7 +265,9 @@ def available_isas() -> tuple[str, ...]:
     return _native.isas()
 
 
-def _checked(name: str, array: Array, dtype: torch.dtype, shape: Sequence[int] | None = None) -> int:
+def _checked(
+    name: str, array: Array, dtype: torch.dtype, shape: Sequence[int] | None = None
+) -> int:
     """The address of a contiguous CPU tensor of this type and shape; ValueError for any other."""
     if (
         array.dtype is not dtype
@@ -269,8 +278,8 @@ def _checked(name: str, array: Array, dtype: torch.dtype, shape: Sequence[int] |
         wanted = "any shape" if shape is None else f"shape {list(shape)}"
         state = "contiguous" if array.is_contiguous() else "not contiguous"
         raise ValueError(
-            f"{name} is {array.dtype} {list(array.shape)} on {array.device} and {state}, but must be "
-            f"{dtype} of {wanted} on cpu and contiguous"
+            f"{name} is {array.dtype} {list(array.shape)} on {array.device} and {state}, "
+            f"but must be {dtype} of {wanted} on cpu and contiguous"
         )
     return array.data_ptr()
 
@@ -302,9 +311,9 @@ def _layer_kv(kv: LayerKV, dim: int) -> _native.KV:
         or v_strides[1:] != (dim * PAGE_SIZE, dim, 1)
     ):
         raise ValueError(
-            f"kv is {k.dtype} {list(k.shape)} and {v.dtype} {list(v.shape)}, but for heads of {dim} "
-            f"must be [pages, heads, {dim}, {PAGE_SIZE}] and [pages, heads, {PAGE_SIZE}, {dim}] in "
-            "f32, f16 or bf16 with the last three dimensions contiguous, and the head dimension even"
+            f"kv is {k.dtype} {list(k.shape)} and {v.dtype} {list(v.shape)}, but for heads of "
+            f"{dim} must be [pages, heads, {dim}, {PAGE_SIZE}] and [pages, heads, {PAGE_SIZE}, "
+            f"{dim}] in f32, f16 or bf16, the last three dimensions contiguous, head_dim even"
         )
     return _native.KV(
         k.data_ptr(), v.data_ptr(), k_strides[0], v_strides[0], pages, heads, dim, number
@@ -317,7 +326,8 @@ def _source(
     """A weight array as the packers read it: row-major; copied only if it is not."""
     if array.dtype != dtype or array.shape != shape:
         raise ValueError(
-            f"{name} are {array.dtype} {list(array.shape)}, but must be {np.dtype(dtype)} {list(shape)}"
+            f"{name} are {array.dtype} {list(array.shape)}, but must be {np.dtype(dtype)} "
+            f"{list(shape)}"
         )
     return np.ascontiguousarray(array)
 

@@ -9,7 +9,7 @@ from stoker.kernels.ops import Ops
 def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
     """The kernel set `name`, working with `threads` threads.
 
-    isa: instruction set of the native kernels, "avx2" or "portable"; None takes the best of this CPU.
+    isa: instruction set of the native kernels, "avx2" or "portable"; None takes this CPU's best.
     The reference set uses PyTorch's own threads and knows no instruction sets.
 
     Raises:
