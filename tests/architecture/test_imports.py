@@ -27,7 +27,7 @@ TORCH_FREE = [
 def test_module_loads_without_torch(module: str) -> None:
     code = (
         f"import sys, {module}; "
-        "sys.exit(' '.join(m for m in ('torch', 'transformers') if m in sys.modules))"
+        "sys.exit(' '.join(m for m in ('torch', 'transformers') if m in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_core_imports_the_standard_library_only() -> None:
         "import sys; before = set(sys.modules);"
         "import stoker.core.config, stoker.core.plan, stoker.core.request, stoker.core.validate;"
         "new = {m.split('.')[0] for m in set(sys.modules) - before} - {'stoker'};"
-        "sys.exit(' '.join(sorted(m for m in new if m not in sys.stdlib_module_names)))"
+        "sys.exit(' '.join(sorted(m for m in new if m not in sys.stdlib_module_names)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, f"core imports {done.stderr}"

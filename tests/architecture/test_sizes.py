@@ -21,7 +21,7 @@ def name(path: Path) -> str:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Name and length in lines of each function, its decorators and docstring not counted."""
+    """Each function's name and the lines of its body, the docstring not counted."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
