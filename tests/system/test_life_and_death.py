@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -104,6 +106,24 @@ def test_signals_to_the_group_leave_the_engine_to_its_parent() -> None:
             assert len(await running) == 50
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("folder", ["short", "long" * 30])
+def test_the_socket_leaves_no_file_behind(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the path is too long for a Unix socket, a local port does the same."""
+    place = tmp_path / folder
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+
+    async def scenario() -> None:
+        async with scripted_client(Scenario()) as client:
+            assert await works(client)
+            assert not list(place.iterdir()), "nothing is left even if we were killed now"
+
+    asyncio.run(scenario())
+    assert not list(place.iterdir())
 
 
 PARENT = f"""

@@ -89,7 +89,7 @@ class EngineCore:
             logger.exception("step %d failed", plan.step_id)
             if self._failures >= MAX_STEP_FAILURES:
                 raise EngineDead(
-                    f"{self._failures} steps in a row failed, the last with: {error}"
+                    f"{self._failures} steps in a row failed ({type(error).__name__})"
                 ) from error
             return _failed_step(plan, f"the engine's step failed ({type(error).__name__})")
         self._failures = 0

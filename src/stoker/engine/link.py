@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ class EngineLink:
         sent = asyncio.ensure_future(self._socket.send(encode(message), zmq.NOBLOCK))
         sent.add_done_callback(_retrieve)
 
-    async def messages(self) -> AsyncIterator[FromEngine]:
+    async def messages(self) -> AsyncGenerator[FromEngine, None]:
         """All that the process says; ends when it has ended and its last words were read."""
         assert self._process is not None
         ended = asyncio.ensure_future(self._process.wait())

@@ -161,4 +161,5 @@ def _throttled(channel: Channel) -> Report:
 def _info(error: Exception) -> ErrorInfo:
     if isinstance(error, StokerError):
         return error.info
-    return StokerError(f"the engine broke: {type(error).__name__}: {error}").info
+    # The rest of it is for the log: clients see this message.
+    return StokerError(f"the engine broke ({type(error).__name__})").info

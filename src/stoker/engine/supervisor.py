@@ -6,6 +6,7 @@ Knows messages only as far as life and death go; everything else goes to the cal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import time
@@ -105,24 +106,25 @@ class Supervisor:
         """One engine's life: seconds that it was ready, and why it ended."""
         error: ErrorInfo | None = None
         code: int | None = None
-        link = self._link = EngineLink(self._config)
         try:
-            await link.spawn(self._command)
-            async for message in link.messages():
-                if isinstance(message, Failed):
-                    error = message.error
-                elif isinstance(message, Ready):
-                    self._ready_at = time.monotonic()
-                self._on_message(message)
-                if self.ready and not first_ready.done():
-                    first_ready.set_result(None)
+            self._link = EngineLink(self._config)
+            await self._link.spawn(self._command)
+            async with contextlib.aclosing(self._link.messages()) as messages:
+                async for message in messages:
+                    if isinstance(message, Failed):
+                        error = message.error
+                    elif isinstance(message, Ready):
+                        self._ready_at = time.monotonic()
+                    self._on_message(message)
+                    if self.ready and not first_ready.done():
+                        first_ready.set_result(None)
         except Exception as failure:
             logger.exception("lost the engine process")
             error = EngineDead(f"lost the engine process: {failure}").info
         finally:
             ready_at, self._ready_at = self._ready_at, None
-            self._link = None
-            code = await link.close()
+            link, self._link = self._link, None
+            code = None if link is None else await link.close()
         healthy_s = 0.0 if ready_at is None else time.monotonic() - ready_at
         return healthy_s, error or EngineDead(f"the engine process ended: {_describe(code)}").info
 
