@@ -18,7 +18,7 @@ router = APIRouter(tags=["generation"])
 @router.post(
     "/v1/chat/completions",
     response_model=ChatCompletion,
-    responses=REQUEST_ERRORS | with_stream("Chunks of the chat completion"),
+    responses=REQUEST_ERRORS | with_stream("chat.completion.chunk objects"),
     summary="Answer a conversation",
 )
 async def create_chat_completion(body: ChatRequest, request: Request, state: State) -> Response:

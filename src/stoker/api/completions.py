@@ -21,7 +21,7 @@ MAX_CHOICES_OF_ALL_PROMPTS = 1024
 @router.post(
     "/v1/completions",
     response_model=Completion,
-    responses=REQUEST_ERRORS | with_stream("Chunks of the completion"),
+    responses=REQUEST_ERRORS | with_stream("text_completion objects"),
     summary="Continue one or more texts",
 )
 async def create_completion(body: CompletionRequest, request: Request, state: State) -> Response:

@@ -100,11 +100,11 @@ def _check_part(part: Any) -> None:
     parse_text(part["text"])
 
 
-def parse_token_ids(name: str) -> PlainValidator:
+def _token_ids(name: str, *, nullable: bool) -> PlainValidator:
     """A flat list of token ids; `name` is the field's, for messages."""
 
     def parse(value: Any) -> list[int] | None:
-        if value is None:
+        if value is None and nullable:
             return None
         if not isinstance(value, list) or not all(map(is_int, value)):
             raise InvalidRequest(f"{name} must be a list of token ids", param=name)
@@ -199,11 +199,11 @@ Stop = Annotated[
 ]
 StopTokenIds = Annotated[
     list[int] | None,
-    parse_token_ids("stop_token_ids"),
+    _token_ids("stop_token_ids", nullable=True),
     _nullable({"type": "array", "items": TOKEN_ID_SCHEMA}),
 ]
 Tokens = Annotated[
     list[int],
-    parse_token_ids("tokens"),
+    _token_ids("tokens", nullable=False),
     WithJsonSchema({"type": "array", "items": TOKEN_ID_SCHEMA}),
 ]

@@ -142,10 +142,14 @@ def errors(*statuses: int) -> Responses:
     return {**declared, "4XX": {"model": ErrorBody, "description": "The request is at fault"}}
 
 
-def with_stream(description: str) -> Responses:
+def with_stream(chunks: str) -> Responses:
     """The declaration of a success that is a body or, with `stream`, an event stream."""
-    events = {"text/event-stream": {"schema": {"type": "string", "description": description}}}
-    return {200: {"description": "The answer", "content": events}}
+    return {
+        200: {
+            "description": f"The answer; with `stream`, server-sent events: {chunks}, then [DONE]",
+            "content": {"text/event-stream": {}},
+        }
+    }
 
 
 _MEANINGS = {

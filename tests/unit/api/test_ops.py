@@ -55,6 +55,7 @@ def test_tokenize_and_back() -> None:
         ("/detokenize", {"tokens": [258]}, "tokens"),
         ("/detokenize", {"tokens": "a"}, "tokens"),
         ("/detokenize", {}, "tokens"),
+        ("/detokenize", {"tokens": None}, "tokens"),
     ],
 )
 def test_tokenize_refusals(path: str, body: dict[str, object], param: str) -> None:
