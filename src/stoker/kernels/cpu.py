@@ -109,7 +109,7 @@ class CpuOps:
         (count,) = token_ids.shape
         out = torch.empty(count, table.shape[1])
         self._native.embed(
-            _checked("token_ids", token_ids, I32), count, table, scale, out.data_ptr()
+            _checked("token_ids", token_ids, I32), count, _packed(table), scale, out.data_ptr()
         )
         return out
 
@@ -120,7 +120,7 @@ class CpuOps:
         self._native.linear(
             _checked("x", x, F32, (rows, k)),
             rows,
-            weight,
+            _packed(weight),
             0 if bias is None else _checked("bias", bias, F32, (n,)),
             out.data_ptr(),
         )
@@ -282,6 +282,12 @@ def _checked(
             f"but must be {dtype} of {wanted} on cpu and contiguous"
         )
     return array.data_ptr()
+
+
+def _packed(weight: PackedWeight) -> _native.PackedWeight:
+    if not isinstance(weight, _native.PackedWeight):
+        raise ValueError(f"a weight is {type(weight)}, but must be packed by the cpu kernel set")
+    return weight
 
 
 def _row_map(rows: Rows, count: int) -> _native.RowMap:

@@ -1,0 +1,133 @@
+"""linear and embed of the native set against the reference, and the promise of the house on both.
+
+Tolerances. Float weights: the norm of the difference is below 2e-6 of the result's (float32 sums in
+another order). int4 and int8: the native set also rounds activations to int8, which moves each by
+at most max|x| / 254 of its group of 32; so each output by at most the sum of |w| times that.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stoker.kernels.cpu import CpuOps
+from tests.support.kernels import FLOAT_KINDS, INT_KINDS, ISAS, REFERENCE, native, random_weight
+
+KINDS = FLOAT_KINDS + INT_KINDS
+FLOAT_SHAPES = [(1, 1), (16, 35), (37, 64), (130, 257)]
+INT_SHAPES = [(1, 32), (37, 64), (130, 288)]
+
+
+def shapes(kind: str) -> list[tuple[int, int]]:
+    return FLOAT_SHAPES if kind in FLOAT_KINDS else INT_SHAPES
+
+
+def inputs(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+def rounding_bound(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """How far int8 activations may move each output, with a little for float32 sums."""
+    peaks = x.view(len(x), -1, 32).abs().amax(-1).repeat_interleave(32, dim=1)
+    return (peaks / 254) @ weight.abs().T * 1.001 + 1e-5
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_equals_the_reference(kind: str, isa: str) -> None:
+    ops = native(isa)
+    for n, k in shapes(kind):
+        weight = random_weight(kind, n, k)
+        packed, dense = ops.pack(weight), REFERENCE.pack(weight)
+        assert packed.shape == (n, k)
+        for rows in (1, 2, 3, 4, 5, 33, 300):
+            x, bias = inputs(rows, k, rows), inputs(1, n, 7)[0]
+            got, wanted = ops.linear(x, packed, bias), REFERENCE.linear(x, dense, bias)
+            if kind in FLOAT_KINDS:
+                assert float((got - wanted).norm() / wanted.norm()) < 2e-6
+            else:
+                assert ((got - wanted).abs() <= rounding_bound(x, dense.data)).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", INT_KINDS)
+def test_integer_linear_is_exact_for_activations_that_int8_holds(kind: str, isa: str) -> None:
+    # Whole numbers up to 127 with a 127 in each group have scale 1: nothing is lost in rounding.
+    ops, weight = native(isa), random_weight(kind, 50, 96)
+    x = torch.randint(-127, 128, (9, 96)).float()
+    x[:, ::32] = 127.0
+    got = ops.linear(x, ops.pack(weight))
+    torch.testing.assert_close(
+        got, REFERENCE.linear(x, REFERENCE.pack(weight)), rtol=1e-5, atol=2e-3
+    )
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_embed_reads_the_packed_rows_exactly(kind: str, isa: str) -> None:
+    ops = native(isa)
+    for n, k in shapes(kind):
+        weight = random_weight(kind, n, k)
+        ids = torch.arange(n, dtype=torch.int32).flip(0).repeat(2)
+        got = ops.embed(ids, ops.pack(weight), 1.5)
+        assert torch.equal(got, REFERENCE.embed(ids, REFERENCE.pack(weight), 1.5))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_row_depends_on_nothing_but_itself(isa: str, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(KINDS))
+    n = data.draw(st.integers(1, 70))
+    k = data.draw(st.integers(1, 100)) if kind in FLOAT_KINDS else 32 * data.draw(st.integers(1, 5))
+    rows = data.draw(st.integers(1, 40))
+    cut = data.draw(st.integers(0, rows))
+    x = inputs(rows, k, data.draw(st.integers(0, 100)))
+    weight = random_weight(kind, n, k)
+
+    def run(ops: CpuOps, part: torch.Tensor) -> torch.Tensor:
+        return ops.linear(part, ops.pack(weight))
+
+    whole = run(native(isa, 1), x)
+    assert torch.equal(whole, run(native(isa, 3), x))
+    assert torch.equal(
+        whole, torch.cat([run(native(isa, 2), x[:cut]), run(native(isa, 1), x[cut:])])
+    )
+    order = torch.tensor(data.draw(st.permutations(range(rows))))
+    assert torch.equal(whole[order], run(native(isa, 2), x[order]))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_poisoned_row_stays_alone(isa: str) -> None:
+    for kind in ("f32", "int4-f16", "int8-f16-32"):
+        ops = native(isa)
+        packed = ops.pack(random_weight(kind, 40, 64))
+        x = inputs(6, 64)
+        clean = ops.linear(x, packed)
+        x[2, 5] = float("nan")
+        x[4, 9] = float("inf")
+        poisoned = ops.linear(x, packed)
+        keep = torch.tensor([0, 1, 3, 5])
+        assert torch.equal(poisoned[keep], clean[keep])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_zero_and_tiny_groups_have_no_scale(isa: str) -> None:
+    ops, weight = native(isa), random_weight("int4-f16", 20, 64)
+    x = torch.zeros(2, 64)
+    x[1, :32] = 1e-42
+    assert torch.equal(ops.linear(x, ops.pack(weight)), torch.zeros(2, 20))
+
+
+def test_large_matrices_are_shared_between_threads_without_a_trace() -> None:
+    # Big enough that every thread gets several chunks.
+    for kind in ("bf16", "int4-f16"):
+        weight, x = random_weight(kind, 2048, 512), inputs(65, 512)
+        one, two = native(ISAS[0], 1), native(ISAS[0], 2)
+        packed_one, packed_two = one.pack(weight), two.pack(weight)
+        wanted = one.linear(x, packed_one)
+        for _ in range(20):
+            assert torch.equal(two.linear(x, packed_two), wanted)
+        assert torch.equal(two.linear(x[64:], packed_two), wanted[64:])
