@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -100,7 +101,9 @@ class Server:
 
     def __init__(self, command: Sequence[str], port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=sys.__stderr__)
+        # The server starts `python -m stoker…` itself: let that find this checkout too.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=sys.__stderr__, env=environment)
 
     @property
     def engine_pid(self) -> int:

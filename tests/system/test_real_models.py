@@ -12,7 +12,7 @@ import pytest
 
 from stoker import LLM, SamplingParams
 from stoker.core.config import EngineConfig
-from stoker.core.errors import EngineDead, StartupError
+from stoker.core.errors import ContextLengthExceeded, EngineDead, InvalidRequest, StartupError
 from stoker.core.request import FinishReason, Output
 from stoker.engine.client import EngineClient
 from stoker.text.tokenizer import load_tokenizer
@@ -66,6 +66,22 @@ def test_llm_draws_new_seeds_where_no_params_are_given(tiny: Path) -> None:
     assert first.text != second.text
     fixed = llm.generate([PROMPTS[0]] * 2, SamplingParams(), progress=False)
     assert fixed[0].text == fixed[1].text
+
+
+def test_llm_chats_and_refuses_params_that_do_not_match(tiny: Path) -> None:
+    llm = LLM(str(tiny), max_model_len=128, threads=1)
+    question = [{"role": "user", "content": "Who keeps the fire?"}]
+    params = SamplingParams(max_tokens=6, temperature=0.0)
+    (alone,) = llm.chat(question, params, progress=False)
+    both = llm.chat([question, question], [params, params], progress=False)
+    assert [c.text for c in both] == [alone.text] * 2
+    assert alone.usage.completion_tokens == 6
+    with pytest.raises(InvalidRequest, match="1 entries, but there are 2 prompts"):
+        llm.generate(PROMPTS[:2], [params], progress=False)
+    with pytest.raises(InvalidRequest, match="list of such lists"):
+        llm.generate([1, 2, 3], params, progress=False)  # type: ignore[list-item]
+    with pytest.raises(ContextLengthExceeded, match="128"):
+        llm.generate([[5] * 200], params, progress=False)
 
 
 def test_a_model_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
