@@ -118,6 +118,8 @@ class Supervisor:
                     self._on_message(message)
                     if self.ready and not first_ready.done():
                         first_ready.set_result(None)
+        except OSError as failure:
+            error = EngineDead(f"the engine process cannot be started: {failure}").info
         except Exception as failure:
             logger.exception("lost the engine process")
             error = EngineDead(f"lost the engine process: {failure}").info
@@ -131,5 +133,6 @@ class Supervisor:
 
 def _describe(code: int | None) -> str:
     if code is not None and code < 0:
-        return f"killed by {signal.Signals(-code).name}"
+        names = {known.value: known.name for known in signal.Signals}
+        return f"killed by {names.get(-code, f'signal {-code}')}"
     return f"exit code {code}"
