@@ -25,7 +25,7 @@ from stoker.api.sse import (
     run_while_connected,
 )
 from stoker.api.state import AppState
-from stoker.api.streams import OutputStream
+from stoker.api.streams import RequestOutputs
 from stoker.core.errors import Overloaded
 from stoker.core.request import FinishReason, Output, SamplingParams
 from stoker.core.validate import check_prompt, check_sampling
@@ -89,7 +89,7 @@ class _Run:
     def __init__(self, state: AppState, job: Job) -> None:
         self._state = state
         self._job = job
-        self._stream = OutputStream(
+        self._stream = RequestOutputs(
             [
                 state.engine.generate(
                     prompt,

@@ -46,7 +46,8 @@ class AppState:
             raise Draining("The server is stopping and takes no new requests")
 
 
-def _state_of(request: Request) -> AppState:
+# async, because FastAPI sends a plain function to a thread.
+async def _state_of(request: Request) -> AppState:
     state = request.app.state.stoker
     assert isinstance(state, AppState)  # build_app sets it
     return state

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from stoker.core.request import Output
 
 
-class OutputStream:
+class RequestOutputs:
     """(prompt index, Output) pairs in the order in which they arrive. Bound to the running loop."""
 
     def __init__(self, sources: Sequence[AsyncIterator[Output]]) -> None:
@@ -86,15 +86,15 @@ class InFlight:
     """The streams that are open, so that a drain can wait for them and end them."""
 
     def __init__(self) -> None:
-        self._streams: set[OutputStream] = set()
+        self._streams: set[RequestOutputs] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def add(self, stream: OutputStream) -> None:
+    def add(self, stream: RequestOutputs) -> None:
         self._streams.add(stream)
         self._idle.clear()
 
-    def remove(self, stream: OutputStream) -> None:
+    def remove(self, stream: RequestOutputs) -> None:
         self._streams.discard(stream)
         if not self._streams:
             self._idle.set()

@@ -87,7 +87,7 @@ def assemble(
     return chunks + assembler.finish()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(runs(), st.booleans(), st.sampled_from(FORMATS))
 def test_a_client_that_adds_up_the_stream_has_the_body(
     run: tuple[int, int, list[tuple[int, Output]]], return_token_ids: bool, wire_format: Format

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 
 from stoker.api import answer as answer_module
-from stoker.api.streams import InFlight, OutputStream
+from stoker.api.streams import InFlight, RequestOutputs
 from stoker.core.errors import RequestFailed
 from stoker.core.request import Output, SamplingParams
-from tests.support.api_app import CHAT, HI, Api, RawCall, chunks, error_of, events
+from tests.support.api_app import CHAT, COMPLETIONS, HI, Api, RawCall, chunks, error_of, events
 from tests.support.fake_engine import Call, FakeEngine, FakeTokenizer
 
 ENDLESS = [[120]] * 500
@@ -27,7 +29,7 @@ async def _source(*items: Output | Exception) -> AsyncIterator[Output]:
 
 def test_pairs_then_the_error_in_order() -> None:
     async def main() -> list[tuple[int, str]]:
-        stream = OutputStream([_source(Output(choice=0, text="a"), RequestFailed("x"))])
+        stream = RequestOutputs([_source(Output(choice=0, text="a"), RequestFailed("x"))])
         seen = []
         with pytest.raises(RequestFailed):
             while await stream.wait(1) and (item := stream.take()) is not None:
@@ -41,7 +43,7 @@ def test_pairs_then_the_error_in_order() -> None:
 def test_the_end_comes_after_all_sources() -> None:
     async def main() -> set[int]:
         sources = [_source(Output(choice=0)), _source(), _source(Output(choice=0))]
-        stream = OutputStream(sources)
+        stream = RequestOutputs(sources)
         seen = set()
         while await stream.wait(1) and (item := stream.take()) is not None:
             seen.add(item[0])
@@ -54,7 +56,7 @@ def test_waiting_has_a_deadline_and_fail_ends_from_outside() -> None:
     async def main() -> None:
         engine = FakeEngine(FakeTokenizer(), first_step_s=60)
         in_flight = InFlight()
-        stream = OutputStream([engine.generate([1], SamplingParams())])
+        stream = RequestOutputs([engine.generate([1], SamplingParams())])
         in_flight.add(stream)
         assert not await stream.wait(0.01)
         assert not await in_flight.wait_idle(0.01)
@@ -128,6 +130,28 @@ def test_one_failed_prompt_ends_the_others() -> None:
     assert answer.status_code == 500
     assert error_of(answer)["message"] == "broke"
     assert [call.is_aborted for call in engine.calls] == [False, True]
+
+
+def test_a_long_prompt_is_tokenized_beside_the_event_loop() -> None:
+    class SlowTokenizer(FakeTokenizer):
+        def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+            time.sleep(0.3)
+            return super().encode(text, add_special_tokens)[:9]
+
+    api = Api(FakeEngine(SlowTokenizer()))
+
+    async def scenario(client: httpx.AsyncClient) -> float:
+        await client.get("/health")
+        long = asyncio.create_task(client.post(COMPLETIONS, json={"prompt": "x" * 100_000}))
+        await asyncio.sleep(0.05)
+        started = time.monotonic()
+        await client.get("/health")
+        took = time.monotonic() - started
+        assert not long.done()
+        assert (await long).status_code == 200
+        return took
+
+    assert api.session(scenario) < 0.2
 
 
 def test_a_long_stream_is_whole() -> None:
