@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 
-import torch
-
 from stoker.core.config import EngineConfig
 from stoker.engine.build import build_engine
 from stoker.engine.core import EngineCore
@@ -16,8 +14,6 @@ from stoker.engine.wire import EngineInfo
 
 def main() -> int:
     logging.basicConfig(format="%(asctime)s engine %(levelname)s %(message)s", level=logging.INFO)
-    # The native kernels have their own threads; PyTorch's would only fight them for the cores.
-    torch.set_num_threads(1)
     return run_engine(_build)
 
 

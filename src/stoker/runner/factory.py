@@ -22,7 +22,8 @@ def build_runner(
     Raises:
         StartupError: the kernel set cannot run here, or the checkpoint cannot be loaded.
     """
-    torch.set_num_threads(limits.threads)
+    # Native kernels have their own threads: PyTorch's would only fight them for the cores.
+    torch.set_num_threads(limits.threads if config.kernels == "reference" else 1)
     ops = get_ops(config.kernels, limits.threads)
     model = build_model(
         checkpoint.config, checkpoint, ops, progress, max_positions=limits.max_model_len
