@@ -62,7 +62,6 @@ def run_batch(
         _run(core, choices, on_output)
     finally:
         core.abort(name for name, choice in choices.items() if not choice.processor.finished)
-    core.check_integrity()
     return [
         Completion(token_ids, [choices[request.id].whole for request in requests])
         for (token_ids, _), requests in zip(prompts, batch, strict=True)
