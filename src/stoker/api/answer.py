@@ -70,7 +70,7 @@ async def answer(state: AppState, request: Request, job: Job) -> Response:
     try:
         if job.body.stream:
             await run_while_connected(request.receive, run.accepted())
-            return EventStreamResponse(run.frames())
+            return EventStreamResponse(run.frames(), run.close)
         body = await run_while_connected(request.receive, run.body())
     except ClientDisconnect:
         await run.close()
@@ -84,7 +84,7 @@ async def answer(state: AppState, request: Request, job: Job) -> Response:
 
 
 class _Run:
-    """One job in the engine. Close it on every way out; `frames` and `body` do so themselves."""
+    """One job in the engine. Close it on every way out."""
 
     def __init__(self, state: AppState, job: Job) -> None:
         self._state = state
@@ -127,35 +127,31 @@ class _Run:
     async def body(self) -> Json:
         """The whole answer: the fold of what a stream would have sent."""
         chunks: list[Json] = []
-        try:
-            with named_as(self._job.names):
-                while await self._stream.wait(None) and (more := self._next()) is not None:
-                    chunks += more
-            chunks += self._assembler.finish()
-        finally:
-            await self.close()
+        with named_as(self._job.names):
+            while not self._stream.is_over:
+                await self._stream.wait(None)
+                self._collect(chunks)
+        chunks += self._assembler.finish()
+        await self.close()
         return fold(self._job.wire_format, chunks)
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Server-sent events up to [DONE], or up to an error event."""
+        chunks: list[Json] = []
         try:
-            while True:
+            while not self._stream.is_over:
                 if not await self._stream.wait(KEEP_ALIVE_S):
                     yield KEEP_ALIVE
                     continue
-                chunks = self._next()
-                if chunks is None:
-                    break
                 # What lies ready leaves together: one write, however many tokens a step gave.
-                while self._stream.is_ready and (more := self._next()) is not None:
-                    chunks += more
+                self._collect(chunks)
                 if chunks:
-                    yield b"".join(map(frame, chunks))
-            yield b"".join(map(frame, self._assembler.finish())) + DONE
+                    body = _frames(chunks)
+                    chunks.clear()
+                    yield body
+            yield _frames(self._assembler.finish()) + DONE
         except Exception as error:
-            yield frame(error_body(info_of(error)))
-        finally:
-            await self.close()
+            yield _frames(chunks) + frame(error_body(info_of(error)))
 
     async def close(self) -> None:
         """Abort what still runs; idempotent."""
@@ -168,18 +164,15 @@ class _Run:
         # The abort must go out even if this task is itself being cancelled.
         await asyncio.shield(self._stream.close())
 
-    def _next(self) -> list[Json] | None:
-        """The chunks of the next output; None at the end of the stream."""
+    def _collect(self, chunks: list[Json]) -> None:
+        """Append the chunks of all outputs that lie ready; those before an error are kept."""
         try:
-            item = self._stream.take()
-            if item is None:
-                return None
-            chunks = self._assembler.push(*item)
+            while (item := self._stream.take()) is not None:
+                chunks += self._assembler.push(*item)
+                self._measure(*item)
         except Exception:
             self._end = FinishReason.ERROR
             raise
-        self._measure(*item)
-        return chunks
 
     def _measure(self, prompt: int, output: Output) -> None:
         metrics, key, now = self._state.metrics, (prompt, output.choice), time.monotonic()
@@ -187,3 +180,7 @@ class _Run:
             metrics.observe_gap(now - self._last_piece[key])
         self._last_piece[key] = now
         metrics.observe(output)
+
+
+def _frames(chunks: list[Json]) -> bytes:
+    return b"".join(map(frame, chunks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -54,19 +54,29 @@ async def _until_disconnect(receive: Receive) -> None:
 
 
 class EventStreamResponse(Response):
-    """Sends frames as they come; on disconnect the generator is cancelled at once."""
+    """Sends frames as they come; on disconnect the generator is cancelled at once.
 
-    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
+    `on_end` is awaited however the response ends. A `finally` in the generator would not do: one
+    that was never started does not run it, and the client may go before the first byte.
+    """
+
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], on_end: Callable[[], Awaitable[None]]
+    ) -> None:
         # no-transform and X-Accel-Buffering keep proxies from collecting the stream.
         headers = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
         super().__init__(None, 200, headers, media_type="text/event-stream")
         del self.headers["content-length"]
         self._frames = frames
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Without a client there is nobody to tell: ending quietly is the whole handling.
-        with contextlib.suppress(ClientDisconnect, OSError):
-            await run_while_connected(receive, self._send_all(send))
+        try:
+            # Without a client there is nobody to tell: ending quietly is the whole handling.
+            with contextlib.suppress(ClientDisconnect, OSError):
+                await run_while_connected(receive, self._send_all(send))
+        finally:
+            await self._on_end()
 
     async def _send_all(self, send: Send) -> None:
         # A cancellation may strike while `send` waits, outside the generator.

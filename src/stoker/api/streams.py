@@ -27,8 +27,9 @@ class RequestOutputs:
         ]
 
     async def wait(self, timeout_s: float | None) -> bool:
-        """True as soon as `take` has something to tell; False after `timeout_s` seconds."""
+        """True as soon as there is news, a pair or the end; False after `timeout_s` seconds."""
         if not self._ready and self._running:
+            self._changed.clear()
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._changed.wait()
@@ -37,17 +38,15 @@ class RequestOutputs:
         return True
 
     @property
-    def is_ready(self) -> bool:
-        """Whether a pair lies ready (the end of the stream does not count)."""
-        return bool(self._ready)
+    def is_over(self) -> bool:
+        """Whether all sources ended and everything was taken."""
+        return not self._ready and not self._running
 
     def take(self) -> tuple[int, Output] | None:
-        """The next pair, None at the end; call after `wait`. Raises what a source raised."""
+        """The next pair that lies ready, None if none does. Raises what a source raised."""
         if not self._ready:
             return None
         item = self._ready.popleft()
-        if not self._ready and self._running:
-            self._changed.clear()
         if isinstance(item, Exception):
             raise item
         return item

@@ -32,8 +32,9 @@ def test_pairs_then_the_error_in_order() -> None:
         stream = RequestOutputs([_source(Output(choice=0, text="a"), RequestFailed("x"))])
         seen = []
         with pytest.raises(RequestFailed):
-            while await stream.wait(1) and (item := stream.take()) is not None:
-                seen.append((item[0], item[1].text))
+            while await stream.wait(1):
+                if (item := stream.take()) is not None:
+                    seen.append((item[0], item[1].text))
         await stream.close()
         return seen
 
@@ -45,11 +46,30 @@ def test_the_end_comes_after_all_sources() -> None:
         sources = [_source(Output(choice=0)), _source(), _source(Output(choice=0))]
         stream = RequestOutputs(sources)
         seen = set()
-        while await stream.wait(1) and (item := stream.take()) is not None:
-            seen.add(item[0])
+        while not stream.is_over:
+            await stream.wait(1)
+            if (item := stream.take()) is not None:
+                seen.add(item[0])
         return seen
 
     assert asyncio.run(main()) == {0, 2}
+
+
+def test_a_source_that_ends_early_does_not_keep_the_loop_busy() -> None:
+    async def late() -> AsyncIterator[Output]:
+        await asyncio.sleep(0.05)
+        yield Output(choice=0)
+
+    async def main() -> int:
+        stream = RequestOutputs([_source(), late()])
+        rounds = 0
+        while not stream.is_over:
+            await stream.wait(1)
+            stream.take()
+            rounds += 1
+        return rounds
+
+    assert asyncio.run(main()) <= 4
 
 
 def test_waiting_has_a_deadline_and_fail_ends_from_outside() -> None:
@@ -92,6 +112,31 @@ def test_a_disconnect_aborts_at_any_stage(stream: bool, phase: str) -> None:
     assert len(api.state.in_flight) == 0
     page = api.get("/metrics").text
     assert 'stoker:request_success_total{finished_reason="abort",model_name="fake"} 2.0' in page
+
+
+def test_a_client_that_goes_before_the_first_byte_leaves_nothing_behind() -> None:
+    engine = FakeEngine(FakeTokenizer(), ENDLESS, step_s=0.005)
+    api = Api(engine)
+
+    class Gone(RawCall):
+        async def _send(self, message: dict[str, object]) -> None:
+            raise OSError("connection reset")
+
+    async def main() -> None:
+        call = Gone(api.app, CHAT, {"messages": HI, "stream": True})
+        await asyncio.wait_for(call.task, 2)
+        assert len(api.state.in_flight) == 0
+
+    asyncio.run(main())
+    assert engine.calls[0].is_aborted
+
+
+def test_what_came_before_an_error_is_still_sent() -> None:
+    engine = FakeEngine(FakeTokenizer(), failure=RequestFailed("broke"))
+    payloads = events(Api(engine).chat(stream=True))  # all of it lies ready at once
+    texts = [p["choices"][0]["delta"].get("content", "") for p in payloads[:-1]]
+    assert "".join(texts) == "Hi"
+    assert payloads[-1]["error"]["message"] == "broke"
 
 
 def test_a_silent_stream_keeps_the_connection_alive(monkeypatch: pytest.MonkeyPatch) -> None:
