@@ -1,6 +1,6 @@
-// What the binding and the instruction-set folders know of each other: plain structs of pointers and
-// sizes, and a table of functions. Nothing here owns memory, and nothing here checks: the callers in
-// module.cpp and in Python have checked every shape, type and page number.
+// What the binding and the instruction-set folders know of each other: plain structs of pointers
+// and sizes, and a table of functions. Nothing here owns memory, and nothing here checks: the
+// callers in module.cpp and in Python have checked every shape, type and page number.
 #pragma once
 #include <cstdint>
 
@@ -8,9 +8,9 @@ namespace stoker {
 
 class Team;
 
-inline constexpr int PAGE = 16;        // tokens per KV page
-inline constexpr int PANEL = 16;       // output rows of a weight that are stored and computed together
-inline constexpr int GROUP = 32;       // columns per int4/int8 block, and per activation scale
+inline constexpr int PAGE = 16;   // tokens per KV page
+inline constexpr int PANEL = 16;  // output rows of a weight that lie together
+inline constexpr int GROUP = 32;  // columns per int4/int8 block, and per activation scale
 
 enum class Number : uint8_t { f32, f16, bf16 };
 enum class Format : uint8_t { f32, f16, bf16, int8, int4 };
@@ -32,8 +32,8 @@ struct Glu { const float* gate; const float* up; int64_t n; bool gelu; float* ou
 struct Add { const float* x; const float* y; int64_t n; float* out; };
 struct TakeRows { const float* x; const int32_t* index; int64_t S, K; float* out; };
 
-// One layer's KV pages. A page of K is [kv_heads][head_dim][PAGE], one of V [kv_heads][PAGE][head_dim];
-// strides are in values, from one page to the next.
+// One layer's KV pages. A page of K is [kv_heads][head_dim][PAGE], one of V
+// [kv_heads][PAGE][head_dim]; strides are in values, from one page to the next.
 struct KV {
   uint8_t* k; uint8_t* v;
   int64_t k_stride, v_stride, num_pages;

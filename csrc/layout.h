@@ -9,8 +9,9 @@
 //       int4: q [4][8 rows][4] bytes   byte t of step j: column 8j + t low, column 8j + 4 + t high
 //       int8: q [16][8 rows][2] bytes  byte t of step j: column 2j + t
 //
-// Why: one 32-byte load gives eight rows the next few columns, which are multiplied by one broadcast
-// piece of the activations; the sums of eight rows end up in eight lanes and are never added across.
+// Why: one 32-byte load gives eight rows the next few columns, which are multiplied by one
+// broadcast piece of the activations; the sums of eight rows end up in eight lanes and are never
+// added across.
 #pragma once
 #include "kernels.h"
 

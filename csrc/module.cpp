@@ -157,8 +157,8 @@ NB_MODULE(_native, m) {
       })
       .def_prop_ro("nbytes", &PackedWeight::nbytes);
 
-  nb::class_<RowMap>(m, "RowMap").def("__init__", [](RowMap* self, Address positions, Address row_seq,
-      Address page_table, int64_t T, int64_t B, int64_t max_pages) {
+  nb::class_<RowMap>(m, "RowMap").def("__init__", [](RowMap* self, Address positions,
+      Address row_seq, Address page_table, int64_t T, int64_t B, int64_t max_pages) {
     new (self) RowMap{in<int32_t>(positions), in<int32_t>(row_seq), in<int32_t>(page_table), T, B,
                       max_pages};
   });
@@ -185,6 +185,8 @@ NB_MODULE(_native, m) {
       .def("sample", &Kernels::sample, NoGil())
       .def("logprobs", &Kernels::logprobs, NoGil());
 
-  m.def("isas", [] { return has_avx2() ? nb::make_tuple("avx2", "portable") : nb::make_tuple("portable"); },
-        "Instruction sets that this CPU and build offer, fastest first.");
+  m.def("isas", []() -> nb::tuple {
+    if (has_avx2()) return nb::make_tuple("avx2", "portable");
+    return nb::make_tuple("portable");
+  }, "Instruction sets that this CPU and build offer, fastest first.");
 }

@@ -57,7 +57,8 @@ struct IntSource {
   const uint8_t* minimum;
 };
 
-template <class S> void int_row(const WeightView& w, const IntSource& source, int64_t row, uint8_t* panel) {
+template <class S>
+void int_row(const WeightView& w, const IntSource& source, int64_t row, uint8_t* panel) {
   const int64_t groups = GROUP / w.group, blocks = w.K / GROUP, size = half_bytes(w);
   const int64_t block_codes = w.format == Format::int4 ? 16 : 32;
   const int r = int(row % HALF);

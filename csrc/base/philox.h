@@ -4,8 +4,9 @@
 
 namespace stoker {
 
-// The number in [0, 1) that belongs to (seed, choice, position): key = seed, counter = (position low,
-// position high, choice, 0); the first two words, (word1 << 32 | word0) >> 11, as a 53-bit fraction.
+// The number in [0, 1) that belongs to (seed, choice, position): key = seed, counter = (position
+// low, position high, choice, 0); the first two words, (word1 << 32 | word0) >> 11, as a 53-bit
+// fraction.
 inline double uniform(uint64_t seed, uint32_t choice, uint64_t position) {
   uint32_t c[4] = {uint32_t(position), uint32_t(position >> 32), choice, 0};
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);

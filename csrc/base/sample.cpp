@@ -4,11 +4,11 @@
 //   1. min_p: keep w >= double(min_p)
 //   2. top_k > 0: the first top_k in falling order of logit, equal logits in order of id
 //   3. top_p < 1: in that order add up w; the shortest run whose sum is >= top_p * (the last sum)
-//   4. in order of id add up w of the kept; the first token whose sum is > u * (the last sum), or the
-//      last kept token where rounding leaves none
+//   4. in order of id add up w of the kept; the first token whose sum is > u * (the last sum), or
+//      the last kept token where rounding leaves none
 //
 // Sums are plain chains of double additions. temperature 0: the first of the largest logits.
-// Cost per row: one exp per token; with top_p, a radix sort of the kept tokens.
+// Cost per row: one exp per token; with top_p, a radix sort of the tokens that are left by then.
 #include "base/sample.h"
 
 #include <algorithm>
@@ -78,7 +78,8 @@ struct Drawer {
       std::sort(kept.begin(), kept.end());
     }
     if (top_p < 1.0) cut_mass(top_p);
-    std::sort(kept.begin(), kept.end(), [](Ranked a, Ranked b) { return id_of(a) < id_of(b); });
+    if (top_k > 0 || top_p < 1.0)  // else they are in order of id still
+      std::sort(kept.begin(), kept.end(), [](Ranked a, Ranked b) { return id_of(a) < id_of(b); });
     return kept.empty() ? int32_t(best) : pick(u);
   }
 

@@ -1,12 +1,12 @@
 // A team of threads that share the units of one job.
 //
-// Units are handed out in chunks of consecutive numbers from one counter, so a slow thread does less.
-// Results may not depend on that: a unit writes only its own outputs. The caller works too, and never
-// waits for a thread that has not begun: on a busy machine a job is as slow as the caller alone at
-// worst.
+// Units are handed out in chunks of consecutive numbers from one counter, so a slow thread does
+// less. Results may not depend on that: a unit writes only its own outputs. The caller works too,
+// and never waits for a thread that has not begun: on a busy machine a job is as slow as the caller
+// alone at worst.
 //
-// No function body here: isa/ includes this, and an inline function compiled there with AVX2 could be
-// the copy that the linker keeps for everyone.
+// No function body here: isa/ includes this, and an inline function compiled there with AVX2 could
+// be the copy that the linker keeps for everyone.
 #pragma once
 #include <atomic>
 #include <condition_variable>

@@ -1,14 +1,14 @@
 // attention: causal grouped-query attention over pages, for any mix of prefill and decode rows.
 //
-// A unit of work is up to SPAN consecutive tokens of one sequence times one kv head: all their query
-// heads ("lanes") read the same keys. Pages go by in order of position, in three passes:
+// A unit of work is up to SPAN consecutive tokens of one sequence times one kv head: all their
+// query heads ("lanes") read the same keys. Pages go by in order of position, in three passes:
 //   1. scores of each page's 16 keys (K is [head_dim][16]: one fma per channel for 8 keys), masked
 //      to -inf outside the row's window; their maximum
 //   2. weights = exp(score - maximum), and their sum
 //   3. output += weight * value, token by token, then divided by the sum
-// What a lane adds, and in which order, follows from its own position alone: keys outside its window
-// have weight 0, and adding those does not change a sum. So neither the other lanes of its unit, nor
-// the page at which the unit begins, nor chunks and threads can be seen in the result.
+// What a lane adds, and in which order, follows from its own position alone: keys outside its
+// window have weight 0, and adding those does not change a sum. So neither the other lanes of its
+// unit, nor the page at which the unit begins, nor chunks and threads can be seen in the result.
 //
 // Cost per lane and key: 2 * head_dim multiply-adds, one exp; per unit one read of K and V.
 // Scratch per thread: one float per lane and key.
@@ -22,8 +22,8 @@ constexpr int SPAN = 4;      // most tokens in a unit
 constexpr int ABREAST = 6;   // lanes that share the registers at a time
 
 struct Unit {
-  int64_t token, tokens;   // rows token .. token + tokens - 1, consecutive positions of one sequence
-  int64_t head;            // kv head
+  int64_t token, tokens;  // rows token .. token + tokens - 1: consecutive positions
+  int64_t head;           // kv head
 };
 
 struct Scratch {
@@ -54,7 +54,10 @@ void score_page(const T* k, int64_t D, const float* q, float* scores) {
       high[r] = fma(k1, x, high[r]);
     }
   }
-  for (int r = 0; r < R; ++r) store(scores + r * PAGE, low[r]), store(scores + r * PAGE + 8, high[r]);
+  for (int r = 0; r < R; ++r) {
+    store(scores + r * PAGE, low[r]);
+    store(scores + r * PAGE + 8, high[r]);
+  }
 }
 
 // out[r][c..c+15] += sum of weight[r][t] * v[t][c..c+15] for t in low..high-1. The rows of V may be
@@ -63,7 +66,10 @@ template <int R, class T>
 void add_values(const T* v, int64_t D, int64_t n, Visible keys, const float* weights, float* out,
                 int64_t out_stride) {
   V8 low[R], high[R];
-  for (int r = 0; r < R; ++r) low[r] = load(out + r * out_stride), high[r] = load(out + r * out_stride + 8);
+  for (int r = 0; r < R; ++r) {
+    low[r] = load(out + r * out_stride);
+    high[r] = load(out + r * out_stride + 8);
+  }
   for (int64_t t = keys.low; t < keys.high; ++t) {
     const T* row = v + t * D;
     const V8 v0 = n >= 8 ? load(row) : load_part(row, n);
@@ -75,7 +81,10 @@ void add_values(const T* v, int64_t D, int64_t n, Visible keys, const float* wei
       high[r] = fma(v1, w, high[r]);
     }
   }
-  for (int r = 0; r < R; ++r) store(out + r * out_stride, low[r]), store(out + r * out_stride + 8, high[r]);
+  for (int r = 0; r < R; ++r) {
+    store(out + r * out_stride, low[r]);
+    store(out + r * out_stride + 8, high[r]);
+  }
 }
 
 template <int N> struct Lanes { static constexpr int value = N; };
@@ -172,9 +181,10 @@ template <class T> class Worker {
                  unit.head * PAGE * D;
     const Visible first = visible(a, position, page);
     const Visible last = visible(a, position + unit.tokens - 1, page);
-    if (first.low == last.low && first.high == last.high) return weigh_lanes(v, page, first, 0, lanes);
-    // At the edges tokens see different keys. What a token does not see is not even multiplied by 0:
-    // it may be NaN, and it may be another sequence's leftovers.
+    if (first.low == last.low && first.high == last.high)
+      return weigh_lanes(v, page, first, 0, lanes);
+    // At the edges tokens see different keys. What a token does not see is not even multiplied by
+    // 0: it may be NaN, and it may be another sequence's leftovers.
     for (int64_t token = 0; token < unit.tokens; ++token)
       weigh_lanes(v, page, visible(a, position + token, page), token * heads, heads);
   }
@@ -207,7 +217,8 @@ template <class T> class Worker {
 int64_t cut(const RowMap& rows, int32_t* starts) {
   int64_t count = 0;
   for (int64_t t = 0; t < rows.T; ++t) {
-    const bool joins = t > 0 && t - starts[count - 1] < SPAN && rows.row_seq[t] == rows.row_seq[t - 1] &&
+    const bool joins = t > 0 && t - starts[count - 1] < SPAN &&
+                       rows.row_seq[t] == rows.row_seq[t - 1] &&
                        rows.positions[t] == rows.positions[t - 1] + 1;
     if (!joins) starts[count++] = int32_t(t);
   }

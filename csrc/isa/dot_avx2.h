@@ -43,7 +43,8 @@ INLINE void int4_dots(const uint8_t* q0, const uint8_t* q1, const int8_t* x, I8 
     for (int h = 0; h < 2; ++h) dot[m][h] = _mm256_madd_epi16(dot[m][h], ones);
 }
 
-// int8: steps FROM..TO of two columns; int16 products are added in pairs to int32, nothing saturates.
+// int8: steps FROM..TO of two columns; int16 products are added in pairs to int32, nothing
+// saturates.
 template <int MR, int FROM, int TO>
 INLINE void int8_dots(const uint8_t* q0, const uint8_t* q1, const int16_t* x, I8 (&dot)[MR][2]) {
   for (int m = 0; m < MR; ++m) dot[m][0] = dot[m][1] = _mm256_setzero_si256();

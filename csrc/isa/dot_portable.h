@@ -1,4 +1,5 @@
-// Exact integer dot products of one block (layout.h) with up to 4 rows of activations, in plain C++.
+// Exact integer dot products of one block (layout.h) with up to 4 rows of activations, in plain
+// C++.
 #pragma once
 #include "isa/simd.h"
 #include "layout.h"

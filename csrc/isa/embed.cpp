@@ -9,8 +9,8 @@ namespace stoker::STOKER_ISA {
 namespace {
 
 template <class T> void float_row(const Embed& a, int64_t id, float* out) {
-  const T* column = reinterpret_cast<const T*>(a.table.data) + id / PANEL * a.table.K * PANEL + id % PANEL;
-  for (int64_t k = 0; k < a.table.K; ++k) out[k] = widen(column[k * PANEL]) * a.scale;
+  const T* panel = reinterpret_cast<const T*>(a.table.data) + id / PANEL * a.table.K * PANEL;
+  for (int64_t k = 0; k < a.table.K; ++k) out[k] = widen(panel[k * PANEL + id % PANEL]) * a.scale;
 }
 
 // The code of column k (0..31) of row r (0..7) in a half's codes.

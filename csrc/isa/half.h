@@ -41,7 +41,8 @@ static inline void narrow(float x, BF16& y) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
   const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-  y.bits = is_nan ? uint16_t(bits >> 16 | 0x40) : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  y.bits = uint16_t(is_nan ? bits >> 16 | 0x40 : rounded);
 }
 
 static inline void narrow(float x, F16& y) {

@@ -32,7 +32,8 @@ void tile(const Linear& a, const T* panel, int64_t row, int64_t column, Ahead ah
 template <class T> void panel_times_rows(const Linear& a, int64_t number) {
   const T* panel = reinterpret_cast<const T*>(a.weight.data) + number * a.weight.K * PANEL;
   const int64_t column = number * PANEL;
-  for_tiles(a.M, panel_bytes(a.weight), 64 / (PANEL * sizeof(T)), [&](auto rows, int64_t row, Ahead ahead) {
+  constexpr int64_t step = 64 / int64_t(PANEL * sizeof(T));  // columns in a cache line
+  for_tiles(a.M, panel_bytes(a.weight), step, [&](auto rows, int64_t row, Ahead ahead) {
     tile<decltype(rows)::value>(a, panel, row, column, ahead);
   });
 }

@@ -1,8 +1,9 @@
-// linear for int8 and int4 weights: activations become int8 (quantize.h), products of codes are added
-// exactly in integers, and each block of 32 columns adds two terms per group to a float32 sum:
+// linear for int8 and int4 weights: activations become int8 (quantize.h), products of codes are
+// added exactly in integers, and each block of 32 columns adds two terms per group to a float32
+// sum:
 //   sum = minimum * (scale_x * sum of codes_x) + sum;  sum = (scale * scale_x) * dot + sum
-// in column order, whatever the tile: the bits of a row do not depend on the other rows.
-// Cost: 5 (int4) or 8.5 (int8) bits per weight read once per call; 2 * M * N * K integer operations.
+// in column order, whatever the tile: the bits of a row do not depend on the other rows. Cost: 5
+// (int4) or 8.5 (int8) bits per weight read once per call; 2 * M * N * K integer operations.
 #include "isa/ops.h"
 #include "isa/parallel.h"
 #include "isa/quantize.h"
@@ -26,7 +27,7 @@ template <int BITS, class S, int GROUPS, bool MINIMUM> struct Block {
   static constexpr int CODES = SCALES * (MINIMUM ? 2 : 1);
   static constexpr int BYTES = CODES + BITS * GROUP;  // of a half
 
-  template <int MR, int G> static inline __attribute__((always_inline)) void dots(const uint8_t* w, const Q* x, I8 (&dot)[MR][2]) {
+  template <int MR, int G> INLINE void dots(const uint8_t* w, const Q* x, I8 (&dot)[MR][2]) {
     const uint8_t *q0 = w + CODES, *q1 = w + BYTES + CODES;
     if constexpr (BITS == 4) int4_dots<MR>(q0, q1, x, dot);
     else int8_dots<MR, G * 16 / GROUPS, (G + 1) * 16 / GROUPS>(q0, q1, x, dot);
@@ -34,7 +35,7 @@ template <int BITS, class S, int GROUPS, bool MINIMUM> struct Block {
 
   // acc += this block's part of group G and those behind it.
   template <int MR, int G>
-  static inline __attribute__((always_inline)) void groups(const uint8_t* w, const Q* x, const float* s, V8 (&acc)[MR][2]) {
+  INLINE void groups(const uint8_t* w, const Q* x, const float* s, V8 (&acc)[MR][2]) {
     I8 dot[MR][2];
     dots<MR, G>(w, x, dot);
     for (int half = 0; half < 2; ++half) {

@@ -13,8 +13,8 @@ template <class Body> static void parallel(Team& team, int64_t units, int64_t ch
 }
 
 // How many units to hand out at once, when one costs `cost` float operations or bytes: few enough
-// that threads end together, enough that a memory stream is not cut up, and all of them where waking
-// another thread takes longer than the work.
+// that threads end together, enough that a memory stream is not cut up, and all of them where
+// waking another thread takes longer than the work.
 INLINE int64_t chunk_of(Team& team, int64_t units, int64_t cost) {
   constexpr int64_t WORTH_SHARING = 64 * 1024;
   const int64_t fair = (units + 4 * team.threads() - 1) / (4 * team.threads());

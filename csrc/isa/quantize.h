@@ -3,9 +3,9 @@
 // x ~ scale * q with scale = max|x| / 127 and q = x / scale rounded to nearest even. Rows are
 // laid out in tiles of 4, as the dot products read them (rows at a stride that is a power of two
 // would fall on the same cache lines):
-//   q  [tile][block of 32][4 rows][32]       Q = int8_t, or int16_t where the kernel multiplies int16
-//   s  [tile][block of 32][1 + SUMS][4 rows] the scale, then scale * (sum of q) for each of the SUMS
-//                                            groups of 32 / SUMS columns, which the minima multiply
+//   q  [tile][block of 32][4 rows][32]  Q = int8_t, or int16_t where int16 is multiplied
+//   s  [tile][block of 32][1 + SUMS][4 rows]  the scale, then scale * (sum of q) for each of the
+//                                             SUMS groups of columns, which the minima multiply
 #pragma once
 #include "isa/simd.h"
 #include "isa/tile.h"
@@ -34,7 +34,8 @@ template <class Q, int SUMS>
 INLINE void quantize_block(const float* x, Q* q, float* s) {
   V8 v[4];
   for (int i = 0; i < 4; ++i) v[i] = load(x + 8 * i);
-  const V8 largest = max(max(magnitude(v[0]), magnitude(v[1])), max(magnitude(v[2]), magnitude(v[3])));
+  const V8 largest =
+      max(max(magnitude(v[0]), magnitude(v[1])), max(magnitude(v[2]), magnitude(v[3])));
   const float peak = top(largest);
   // So small a peak has no finite inverse; its products vanish in any sum that matters.
   const float inverse = peak > 1e-35f ? 127.0f / peak : 0.0f;

@@ -7,9 +7,9 @@ namespace stoker::STOKER_ISA {
 
 constexpr int TILE = 4;  // rows of x in a tile
 
-// Which weights to fetch while a tile runs. One tile alone reads a stream from memory, and fetches a
-// little ahead of itself; of several tiles over the same panel, each fetches its share of the next
-// panel, so that the first of them does not have to wait for it.
+// Which weights to fetch while a tile runs. One tile alone reads a stream from memory, and fetches
+// a little ahead of itself; of several tiles over the same panel, each fetches its share of the
+// next panel, so that the first of them does not have to wait for it.
 struct Ahead {
   int64_t distance, every, left;
   bool due() {
@@ -22,7 +22,8 @@ struct Ahead {
 template <int N> struct Count { static constexpr int value = N; };
 
 // Calls body(Count<n>, first row, ahead) for tiles of 4 rows and then one of the 1 to 3 left.
-template <class Body> INLINE void for_tiles(int64_t M, int64_t panel_size, int64_t step, Body body) {
+template <class Body>
+INLINE void for_tiles(int64_t M, int64_t panel_size, int64_t step, Body body) {
   const int64_t tiles = (M + TILE - 1) / TILE;
   const int64_t distance = tiles == 1 ? 2560 : least(panel_size, int64_t(16384));
   for (int64_t row = 0; row < M; row += TILE) {
