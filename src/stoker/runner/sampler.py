@@ -23,10 +23,11 @@ def draw(ops: Ops, logits: Array, seqs: Sequence[SeqStep]) -> list[SeqResult]:
     after the request's own adjustments, fails its sequence alone.
     """
     specs = [seq.sample for seq in seqs if seq.sample is not None]
-    broken = ~torch.isfinite(logits).all(dim=-1)
+    lowest, highest = torch.aminmax(logits, dim=-1)  # NaN, where there is one
+    broken = ~(torch.isfinite(lowest) & torch.isfinite(highest))
     adjusted = _adjusted(logits, specs)
     # One finite logit and no NaN or +inf are enough to draw from; the maximum shows all three.
-    unusable = ~torch.isfinite(adjusted.amax(dim=-1))
+    unusable = ~torch.isfinite(highest if adjusted is logits else adjusted.amax(dim=-1))
     failed = (broken | unusable).nonzero().flatten()
     if len(failed):
         adjusted = adjusted.index_fill(0, failed, 0.0)  # any numbers that can be drawn from
