@@ -11,7 +11,6 @@ import pytest
 from stoker.core.config import EngineConfig
 from stoker.core.errors import (
     ContextLengthExceeded,
-    Draining,
     EngineDead,
     InvalidRequest,
     Overloaded,
@@ -182,31 +181,13 @@ def test_a_slow_consumer_gets_merged_pieces_and_the_same_text() -> None:
     asyncio.run(scenario())
 
 
-def test_drain_lets_requests_finish_and_refuses_new_ones() -> None:
+def test_a_closed_client_takes_no_requests() -> None:
     async def scenario() -> None:
-        async with scripted_client(Scenario(delay_s=0.01)) as client:
-            running = asyncio.create_task(text_of(client, b"a", SamplingParams(max_tokens=30)))
-            await asyncio.sleep(0.05)
-            drain = asyncio.create_task(client.drain(10.0))
-            await asyncio.sleep(0)
+        async with scripted_client(Scenario()) as client:
+            await client.close()
             assert not client.ready
-            with pytest.raises(Draining):
+            with pytest.raises(EngineDead, match="not ready"):
                 await text_of(client, b"b", LONG)
-            await drain
-            assert len(await running) == 30
-
-    asyncio.run(scenario())
-
-
-def test_drain_ends_what_does_not_finish_in_time_with_an_error() -> None:
-    async def scenario() -> None:
-        async with scripted_client(Scenario(delay_s=0.05)) as client:
-            running = asyncio.create_task(text_of(client, b"a", LONG))
-            await asyncio.sleep(0.1)
-            await client.drain(0.1)
-            with pytest.raises(Draining):
-                await running
-            await eventually(lambda: client.stats.num_running == 0, "aborted in the engine")
 
     asyncio.run(scenario())
 

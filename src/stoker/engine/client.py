@@ -7,7 +7,6 @@ went away, so no endpoint has to.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import time
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 
 from stoker.core.config import EngineConfig
 from stoker.core.errors import (
-    Draining,
     EngineDead,
     InvalidRequest,
     Overloaded,
@@ -77,9 +75,6 @@ class EngineClient:
         self._info: EngineInfo | None = None
         self._stats = Stats()
         self._choices: dict[str, _Choice] = {}
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._draining = False
         self._last_sign = time.monotonic()
         self._pings: asyncio.Task[None] | None = None
 
@@ -102,8 +97,8 @@ class EngineClient:
 
     @property
     def ready(self) -> bool:
-        """Whether new requests are taken: an engine is up and nobody asked to drain."""
-        return self._supervisor.ready and not self._draining
+        """Whether new requests are taken: an engine is up."""
+        return self._supervisor.ready
 
     @property
     def engine_pid(self) -> int | None:
@@ -147,25 +142,14 @@ class EngineClient:
                 "s are allowed"
             )
 
-    async def drain(self, timeout_s: float) -> None:
-        """Refuse new requests, give the running ones `timeout_s`, then end them with an error."""
-        self._draining = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
-        self._fail_all(Draining("the server stopped before this request was done"))
-
     async def close(self) -> None:
         """End the engine process; requests that still run fail."""
-        self._draining = True
         if self._pings is not None:
             self._pings.cancel()
         await self._supervisor.close()
         self._fail_all(EngineDead("the engine was closed"))
 
     def _check_room(self, num_choices: int) -> None:
-        if self._draining:
-            raise Draining("the server is stopping and takes no new requests")
         self._check_ready()
         room = self.info.max_num_seqs + self._max_queue
         if num_choices > room:
@@ -185,7 +169,6 @@ class EngineClient:
             raise EngineDead(f"the engine is not ready; {again}try again in a moment")
 
     def _submit(self, requests: list[Request], stream: OutputStream) -> None:
-        self._idle.clear()
         for request in requests:
             processor = OutputProcessor(
                 self._tokenizer, request.prompt_token_ids, request.params, request.choice
@@ -200,10 +183,7 @@ class EngineClient:
             self._supervisor.send(Abort(running))
 
     def _forget(self, request_id: str) -> bool:
-        known = self._choices.pop(request_id, None) is not None
-        if not self._choices:
-            self._idle.set()
-        return known
+        return self._choices.pop(request_id, None) is not None
 
     def _receive(self, message: FromEngine) -> None:
         self._last_sign = time.monotonic()

@@ -49,9 +49,11 @@ class Tokenizer:
         if self._prepends_space:
             text = self._with_space(text)
         try:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+            # The batch call lets other threads run meanwhile; `encode` holds the interpreter.
+            [encoding] = self._backend.encode_batch_fast([text], add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
             raise InvalidRequest("the text is not valid Unicode (a lone surrogate)") from error
+        ids: list[int] = encoding.ids
         if add_special_tokens and ids[: len(self._prefix)] != self._prefix:
             return [*self._prefix, *ids]
         return ids
