@@ -74,7 +74,13 @@ class EngineCore:
         self.stalled = plan is None and not events
         if plan is None:
             return events
-        result = self._execute(plan)
+        try:
+            result = self._execute(plan)
+        except BaseException as error:
+            # Ctrl-C in a step, say. Uncommitted, the step would block every later one.
+            message = f"the engine's step was broken off ({type(error).__name__})"
+            self._ended(self._scheduler.commit(plan, _failed_step(plan, message)))
+            raise
         return events + self._ended(self._scheduler.commit(plan, result))
 
     def check_integrity(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stoker.core.errors import EngineDead
+from stoker.core.plan import StepPlan, StepResult
 from stoker.core.request import FinishReason, Request, SamplingParams, TokenEvent
 from stoker.engine.core import MAX_STEP_FAILURES, EngineCore
-from tests.support.engine import RAISE, VOCAB, Scenario, build_scripted
+from tests.support.engine import RAISE, VOCAB, FaultyRunner, Scenario, build_scripted
 
 
 def make(**scenario: int) -> EngineCore:
@@ -88,6 +89,24 @@ def test_a_good_step_between_forgives_failures() -> None:
     for index in range(2 * MAX_STEP_FAILURES):
         run(core, request(f"bad{index}", bytes([RAISE, 0])))
         run(core, request(f"good{index}"))
+
+
+def test_a_step_that_is_interrupted_ends_its_sequences_and_the_core_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = make()
+    core.submit(request("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultyRunner, "execute", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            core.step()
+    assert not core.has_work
+    core.check_integrity()
+    assert len(tokens(run(core, request("b"))["b"])) == 4
+
+
+def _interrupt(runner: FaultyRunner, plan: StepPlan) -> StepResult:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5], ids=["queued", "in prefill", "decoding"])
