@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from stoker.api.schema import ChatRequest, CompletionRequest, SamplingBody
-from stoker.core.errors import InvalidRequest
+from stoker.core.errors import InvalidRequest, StokerError
 from stoker.core.model import GenerationDefaults
 from stoker.core.request import SamplingParams
 
@@ -60,10 +60,10 @@ def wire_names(body: SamplingBody) -> dict[str, str]:
 
 @contextmanager
 def named_as(names: Mapping[str, str]) -> Iterator[None]:
-    """Let an InvalidRequest from below speak the client's language."""
+    """Let an error from below, the engine's among them, speak the client's language."""
     try:
         yield
-    except InvalidRequest as error:
+    except StokerError as error:
         for ours, theirs in names.items():
             if error.param == ours:
                 error.param = theirs

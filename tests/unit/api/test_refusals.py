@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stoker.api.unsupported import CHAT_UNSUPPORTED, COMPLETION_UNSUPPORTED, NO_EFFECT
-from stoker.core.errors import EngineDead, ExceedsCapacity, Overloaded
+from stoker.core.errors import EngineDead, ExceedsCapacity, Overloaded, ReportedError
 from tests.support.api_app import CHAT, COMPLETIONS, HI, Api, chunks, error_of
 from tests.support.fake_engine import FakeEngine, FakeTokenizer
 
@@ -171,7 +171,8 @@ def test_a_refusal_of_the_engine_keeps_its_status(stream: bool) -> None:
     for refusal, status in (
         (Overloaded("the queue is full"), 503),
         (EngineDead("the engine ended"), 503),
-        (ExceedsCapacity("too large", param="prompt"), 400),
+        # What the engine's own process refuses comes back as a report of the error.
+        (ReportedError(ExceedsCapacity("too large", param="prompt").info), 400),
     ):
         answer = Api(FakeEngine(FakeTokenizer(), refusal=refusal)).chat(stream=stream)
         assert answer.status_code == status
