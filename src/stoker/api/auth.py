@@ -1,4 +1,4 @@
-"""The API key: a bearer token on everything under /v1, checked before a body is read."""
+"""The API key: a bearer token on all that costs work, checked before a body is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stoker.api.errors import error_response
 from stoker.core.errors import Unauthorized
 
-GUARDED = "/v1/"
+GUARDED = ("/v1/", "/tokenize", "/detokenize")
 
 
 class ApiKeyMiddleware:

@@ -94,7 +94,7 @@ def test_two_apps_count_apart() -> None:
     assert 'stoker:request_success_total{finished_reason="stop",model_name="fake"} 0.0' in page
 
 
-def test_the_key_guards_v1_only() -> None:
+def test_the_key_guards_all_that_costs_work() -> None:
     api = Api(config=ServeConfig(api_key="sécret"))
     good = {"Authorization": "Bearer sécret".encode()}
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "sécret".encode()}):
@@ -105,6 +105,9 @@ def test_the_key_guards_v1_only() -> None:
         assert (error["type"], error["code"]) == ("authentication_error", "invalid_api_key")
     assert api.get("/v1/models", headers=good).status_code == 200
     assert api.get("/health").status_code == 200
+    for path in ("/tokenize", "/detokenize"):
+        assert api.post(path, {"prompt": "a", "tokens": [1]}).status_code == 401
+    assert api.post("/tokenize", {"prompt": "a"}, headers=good).status_code == 200
     wrong_body = api.request("POST", COMPLETIONS, content=b"{", headers={"Authorization": "x"})
     assert wrong_body.status_code == 401
 
