@@ -7,6 +7,7 @@ it was built: what depends on model and machine is computed once, by `resolve()`
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,7 +37,7 @@ class EngineConfig:
     )
     max_num_seqs: int = option(64, "Most sequences in one step")
     max_num_batched_tokens: int | None = option(
-        None, "Token budget of one step; default: from memory, at most 512"
+        None, "Token budget of one step; default: the context length, at most 512"
     )
     num_pages: int | None = option(None, "KV pages of 16 tokens; default: from memory")
     kv_cache_gib: float | None = option(None, "Memory for the KV cache; default: from free memory")
@@ -53,7 +54,7 @@ class ServeConfig:
     host: str = option("127.0.0.1", "Address to listen on")
     port: int = option(8000, "Port to listen on")
     served_model_name: str | None = option(None, "Name in /v1/models; default: from the checkpoint")
-    api_key: str | None = option(None, "Require this key as a bearer token on /v1 routes")
+    api_key: str | None = option(None, "Bearer token to require on /v1, /tokenize, /detokenize")
     cors_origins: tuple[str, ...] = option((), "Origins that browsers may call from; * for any")
     drain_timeout_s: float = option(30.0, "Seconds that running requests get to finish on SIGTERM")
     health_timeout_s: float = option(20.0, "Seconds without a sign of life until /health fails")
@@ -126,6 +127,14 @@ def _check_ranges(config: EngineConfig) -> None:
         value = getattr(config, name)
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}, but must be at least 1", param=name)
+    if config.max_queue < 0:
+        raise ConfigError(
+            f"max_queue is {config.max_queue}, but must be at least 0", param="max_queue"
+        )
+    if config.kv_cache_gib is not None and not 0.0 < config.kv_cache_gib < math.inf:
+        raise ConfigError(
+            f"kv_cache_gib is {config.kv_cache_gib}, but must be above 0", param="kv_cache_gib"
+        )
     if not 0.0 < config.memory_fraction <= 1.0:
         raise ConfigError(
             f"memory_fraction is {config.memory_fraction}, but must be above 0 and at most 1",
@@ -153,28 +162,28 @@ def _num_pages(
     max_model_len: int,
     budget: int,
 ) -> int:
+    free = machine.free_memory - weight_bytes
+    param = "kv_cache_gib" if config.num_pages is None else "num_pages"
     if config.num_pages is not None:
-        if config.num_pages < len(layout.groups):
-            raise ConfigError(
-                f"num_pages is {config.num_pages}, but the model's layers need at least "
-                f"{len(layout.groups)} pages for any request",
-                param="num_pages",
-            )
-        return config.num_pages
-    if config.kv_cache_gib is not None:
-        room = int(config.kv_cache_gib * GIB)
+        num_pages = config.num_pages
+    elif config.kv_cache_gib is not None:
+        num_pages = int(config.kv_cache_gib * GIB) // layout.page_bytes
     else:
-        room = int((machine.free_memory - weight_bytes) * config.memory_fraction)
         # More pages than all sequences at full length could hold is memory for nothing.
         most = config.max_num_seqs * layout.pages_needed(max_model_len, budget)
-        room = min(room, most * layout.page_bytes)
-    num_pages = room // layout.page_bytes
+        num_pages = min(int(free * config.memory_fraction) // layout.page_bytes, most)
+    size = f"{num_pages * layout.page_bytes / GIB:.2f} GiB"
     if num_pages < len(layout.groups):
         raise ConfigError(
-            f"the KV cache needs at least {len(layout.groups)} pages "
-            f"({len(layout.groups) * layout.page_bytes / GIB:.2f} GiB), but gets "
-            f"{max(room, 0) / GIB:.2f} GiB: {machine.free_memory / GIB:.2f} GiB are free and the "
-            f"weights take {weight_bytes / GIB:.2f} GiB of them",
-            param="kv_cache_gib",
+            f"num_pages is {num_pages} ({size}), but the model's layers need at least "
+            f"{len(layout.groups)} pages for any request; {machine.free_memory / GIB:.2f} GiB are "
+            f"free and the weights take {weight_bytes / GIB:.2f} GiB of them",
+            param=param,
+        )
+    if num_pages * layout.page_bytes > free:
+        raise ConfigError(
+            f"num_pages is {num_pages} ({size}), but beside the weights only {free / GIB:.2f} GiB "
+            "are free",
+            param=param,
         )
     return num_pages

@@ -77,6 +77,12 @@ def test_the_budget_grows_to_hold_a_token_of_every_sequence() -> None:
         ({"memory_fraction": 0.0}, "memory_fraction", ("0.0", "1")),
         ({"memory_fraction": 1.5}, "memory_fraction", ("1.5", "1")),
         ({"memory_fraction": float("nan")}, "memory_fraction", ("nan", "1")),
+        ({"max_queue": -1}, "max_queue", ("-1", "0")),
+        ({"kv_cache_gib": 0.0}, "kv_cache_gib", ("0.0", "0")),
+        ({"kv_cache_gib": float("nan")}, "kv_cache_gib", ("nan", "0")),
+        ({"kv_cache_gib": float("inf")}, "kv_cache_gib", ("inf", "0")),
+        ({"kv_cache_gib": 7.5}, "kv_cache_gib", ("7.50", "7.00")),
+        ({"num_pages": 10**9}, "num_pages", ("1000000000", "7.00")),
         ({"kv_cache_gib": 0.00001}, "kv_cache_gib", ("0.00", "1")),
     ],
 )
