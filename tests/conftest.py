@@ -10,5 +10,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--soak-seconds",
         type=float,
         default=8.0,
-        help="how long the soak test of tests/system runs (`make soak`: 60)",
+        help="how long each soak test of tests/system runs (`make soak`: 60)",
     )

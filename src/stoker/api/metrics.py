@@ -6,10 +6,16 @@ filled from the timing that each choice brings along at its end. Only what is me
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from stoker.core.request import FinishReason, Output, Timing
@@ -134,6 +140,26 @@ class _EngineCollector(Collector):
             counter = CounterMetricFamily(PREFIX + name, doc, labels=["model_name"])
             counter.add_metric([self._model_name], value)
             yield counter
+        yield self._pages(stats)
+        yield self._step_sizes(stats)
+
+    def _pages(self, stats: Stats) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(
+            PREFIX + "kv_pages", "KV pages by state", labels=["model_name", "state"]
+        )
+        for state in ("free", "cached", "held", "leased"):
+            gauge.add_metric([self._model_name, state], getattr(stats, f"pages_{state}"))
+        return gauge
+
+    def _step_sizes(self, stats: Stats) -> HistogramMetricFamily:
+        sizes = HistogramMetricFamily(
+            PREFIX + "iteration_tokens_total", "Tokens per step", labels=["model_name"]
+        )
+        totals = list(itertools.accumulate(stats.steps_by_size))
+        buckets = [(str(float(2**power)), count) for power, count in enumerate(totals)]
+        buckets.append(("+Inf", stats.num_steps))
+        sizes.add_metric([self._model_name], buckets, sum_value=stats.step_tokens)
+        return sizes
 
     def _gauge(self, name: str, doc: str, value: float) -> GaugeMetricFamily:
         gauge = GaugeMetricFamily(PREFIX + name, doc, labels=["model_name"])

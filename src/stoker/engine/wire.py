@@ -71,7 +71,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int = 0
     generation_tokens: int = 0
     num_steps: int = 0
-    last_step_tokens: int = 0
+    step_tokens: int = 0
+    """Tokens computed in all steps."""
+    steps_by_size: list[int] = []
+    """Entry i: steps of at most 2**i tokens, and more than 2**(i - 1)."""
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):

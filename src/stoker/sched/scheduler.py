@@ -38,7 +38,8 @@ class SchedStats:
     prompt_tokens: int
     generation_tokens: int
     num_steps: int
-    last_step_tokens: int
+    step_tokens: int
+    steps_by_size: list[int]
 
 
 class Scheduler:
@@ -63,7 +64,8 @@ class Scheduler:
         self._step_id = 0
         self._prompt_tokens = 0
         self._generation_tokens = 0
-        self._last_step_tokens = 0
+        self._step_tokens = 0
+        self._steps_by_size = [0] * (limits.max_num_batched_tokens.bit_length() + 1)
 
     def add(self, request: Request) -> None:
         """Let a request wait for its first step.
@@ -118,7 +120,8 @@ class Scheduler:
         self._in_flight = {seq.id: seq for seq, _ in grants}
         self._step_id += 1
         plan = StepPlan(self._step_id, tuple(self._seq_step(seq, n) for seq, n in grants))
-        self._last_step_tokens = plan.num_tokens
+        self._step_tokens += plan.num_tokens
+        self._steps_by_size[(plan.num_tokens - 1).bit_length()] += 1
         return plan
 
     def commit(self, plan: StepPlan, result: StepResult) -> list[TokenEvent]:
@@ -167,7 +170,8 @@ class Scheduler:
             prompt_tokens=self._prompt_tokens,
             generation_tokens=self._generation_tokens,
             num_steps=self._step_id,
-            last_step_tokens=self._last_step_tokens,
+            step_tokens=self._step_tokens,
+            steps_by_size=self._steps_by_size,
         )
 
     def check_integrity(self) -> None:
