@@ -63,17 +63,24 @@ class ServerBackend:
             raise StokerError(f"no server answers at {url}: {error}") from error
         if response.status_code != 200:
             raise _error(response.status_code, response.content)
-        model = response.json()["data"][0]["id"]
+        try:
+            model = response.json()["data"][0]["id"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise StokerError(f"{url} names no model at /v1/models") from error
         return cls(client, model, temperature, max_tokens)
 
     async def reply(self, messages: list[Message]) -> AsyncIterator[Piece]:
+        """Raises StokerError where the server refuses, fails, or goes away."""
         body = self._body | {"messages": messages}
-        async with self._client.stream("POST", "/v1/chat/completions", json=body) as response:
-            if response.status_code != 200:
-                raise _error(response.status_code, await response.aread())
-            async for line in response.aiter_lines():
-                if line.startswith("data: ") and line != "data: [DONE]":
-                    yield _piece(json.loads(line.removeprefix("data: ")))
+        try:
+            async with self._client.stream("POST", "/v1/chat/completions", json=body) as response:
+                if response.status_code != 200:
+                    raise _error(response.status_code, await response.aread())
+                async for line in response.aiter_lines():
+                    if line.startswith("data: ") and line != "data: [DONE]":
+                        yield _piece(json.loads(line.removeprefix("data: ")))
+        except httpx.HTTPError as error:
+            raise StokerError(f"lost the server: {error or type(error).__name__}") from error
 
     async def close(self) -> None:
         await self._client.aclose()

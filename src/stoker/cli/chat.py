@@ -7,6 +7,7 @@ import contextlib
 import time
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, field
+from typing import IO
 
 from rich.console import Console
 
@@ -32,14 +33,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    console = Console(highlight=False)
+    terminal = console()
     with asyncio.Runner() as runner:
-        backend = runner.run(_connect(args, console))
+        backend = runner.run(_connect(args, terminal))
         try:
-            Chat(console, runner, backend, args.system).loop()
+            Chat(terminal, runner, backend, args.system).loop()
         finally:
             runner.run(backend.close())
     return 0
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """On stdout, or on `file`. A model's text is shown as it is: `a[:x:]` is no emoji."""
+    return Console(file=file, highlight=False, emoji=False)
 
 
 async def _connect(args: Namespace, console: Console) -> Backend:

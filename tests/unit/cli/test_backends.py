@@ -60,3 +60,16 @@ def test_an_error_inside_the_stream_is_raised() -> None:
 def test_a_server_that_speaks_no_json_is_quoted() -> None:
     with pytest.raises(StokerError, match="502: Bad Gateway"):
         replies(502, "Bad Gateway")
+
+
+def test_a_server_that_goes_away_is_one_line() -> None:
+    def gone(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("connection reset", request=request)
+
+    async def ask() -> None:
+        client = httpx.AsyncClient(base_url="http://server", transport=httpx.MockTransport(gone))
+        async for _ in ServerBackend(client, "m", 0.0, 8).reply([]):
+            pass
+
+    with pytest.raises(StokerError, match="lost the server: connection reset"):
+        asyncio.run(ask())
