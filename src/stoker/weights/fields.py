@@ -5,11 +5,15 @@ Used for config.json and for GGUF metadata; `where` names the file in the messag
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.core.errors import CheckpointError
+from stoker.core.errors import CheckpointError, InvalidRequest
+from stoker.core.model import GenerationDefaults
+from stoker.core.request import SamplingParams
+from stoker.core.validate import check_sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,23 @@ def token_ids(value: Any) -> list[int]:
     """The ids in a field that may hold one, a list of them, or nothing."""
     found = value if isinstance(value, list | tuple) else [value]
     return [x for x in found if isinstance(x, int) and not isinstance(x, bool) and x >= 0]
+
+
+def sampling_defaults(values: Mapping[str, Any], eos: list[int]) -> GenerationDefaults:
+    """The sampling parameters among `values`, by their names here, and the ids that end an answer.
+
+    CheckpointError for a value that no request may have: it would fail every one that sends none.
+    """
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    chosen = {name: values[name] for name in names if _is_number(values.get(name))}
+    if "top_k" in chosen:
+        chosen["top_k"] = max(0, int(chosen["top_k"]))  # -1 keeps all, as 0 does here
+    try:
+        check_sampling(SamplingParams(**chosen), vocab_size=0)
+    except (InvalidRequest, OverflowError) as error:
+        raise CheckpointError(f"the model's sampling defaults cannot be used: {error}") from error
+    return GenerationDefaults(**chosen, eos_token_ids=tuple(dict.fromkeys(eos)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

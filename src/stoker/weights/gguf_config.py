@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stoker.core.errors import CheckpointError
 from stoker.core.model import GenerationDefaults, ModelConfig, RopeConfig
-from stoker.weights.fields import Fields, token_ids
+from stoker.weights.fields import Fields, sampling_defaults, token_ids
 from stoker.weights.rope_factors import llama3_rope
 from stoker.weights.shapes import check_heads
 
@@ -90,11 +90,6 @@ def generation_defaults(metadata: Mapping[str, Any]) -> GenerationDefaults:
         "min_p": "general.sampling.min_p",
         "repetition_penalty": "general.sampling.penalty_repeat",
     }
-    chosen = {
-        name: metadata[key]
-        for name, key in keys.items()
-        if isinstance(metadata.get(key), int | float)
-    }
     named = [metadata.get(f"tokenizer.ggml.{end}_token_id") for end in ("eos", "eot", "eom")]
     tokenizer = Fields(metadata, "metadata")
     tokens = tokenizer.items("tokenizer.ggml.tokens")
@@ -104,9 +99,8 @@ def generation_defaults(metadata: Mapping[str, Any]) -> GenerationDefaults:
         for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=False))
         if kind in (_CONTROL, _USER_DEFINED) and token in _END_TOKENS
     ]
-    return GenerationDefaults(
-        **chosen, eos_token_ids=tuple(dict.fromkeys(token_ids(named) + known))
-    )
+    chosen = {name: metadata.get(key) for name, key in keys.items()}
+    return sampling_defaults(chosen, token_ids(named) + known)
 
 
 def _scalar(value: Any) -> Any:

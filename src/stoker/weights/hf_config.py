@@ -11,7 +11,7 @@ from typing import Any
 
 from stoker.core.errors import CheckpointError
 from stoker.core.model import Activation, GenerationDefaults, ModelConfig, RopeConfig
-from stoker.weights.fields import Fields, token_ids
+from stoker.weights.fields import Fields, sampling_defaults, token_ids
 from stoker.weights.rope_config import global_rope, local_rope
 from stoker.weights.shapes import check_heads
 
@@ -37,7 +37,10 @@ def model_config(config: Mapping[str, Any], where: str) -> ModelConfig:
 def generation_defaults(
     config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer_eos: list[int]
 ) -> GenerationDefaults:
-    """Sampling defaults of generation_config.json; every id that any of the files calls the end."""
+    """Sampling defaults of generation_config.json; every id that any of the files calls the end.
+
+    CheckpointError for a default that no request could have.
+    """
     text = Fields(config, "config.json").section("text_config")
     inner = None if text is None else text.raw("eos_token_id")
     ends = [
@@ -45,13 +48,7 @@ def generation_defaults(
         *token_ids(config.get("eos_token_id", inner)),
         *tokenizer_eos,
     ]
-    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-    chosen = {name: generation[name] for name in names if _is_number(generation.get(name))}
-    return GenerationDefaults(**chosen, eos_token_ids=tuple(dict.fromkeys(ends)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return sampling_defaults(generation, ends)
 
 
 def _family(fields: Fields) -> Callable[[Fields], ModelConfig]:

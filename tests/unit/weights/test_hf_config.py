@@ -229,3 +229,13 @@ def test_sampling_defaults():
     defaults = generation_defaults({}, generation, [])
     assert (defaults.temperature, defaults.top_k, defaults.top_p) == (0.7, 20, 0.8)
     assert defaults.repetition_penalty == 1.0
+
+
+def test_sampling_defaults_have_the_types_and_ranges_of_a_request():
+    """A float or -1 for top_k is in the wild; the engine's messages carry whole numbers only."""
+    for written, meant in ((20.0, 20), (-1, 0), (0, 0)):
+        top_k = generation_defaults({}, {"top_k": written}, []).top_k
+        assert (type(top_k), top_k) == (int, meant)
+    assert generation_defaults({}, {"temperature": float("nan")}, []).temperature == 1.0
+    with pytest.raises(CheckpointError, match=r"top_p is 0.*above 0\.0"):
+        generation_defaults({}, {"top_p": 0}, [])
