@@ -34,6 +34,8 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
             )
     if params.logprobs is not None:
         _between("logprobs", params.logprobs, 0, MAX_LOGPROBS)
+    if isinstance(params.stop, str):  # Python would take each of its characters for one
+        raise InvalidRequest("stop is a string, but must be a sequence of strings", param="stop")
     if len(params.stop) > MAX_STOP_STRINGS:
         raise InvalidRequest(
             f"stop has {len(params.stop)} strings, but at most {MAX_STOP_STRINGS} are allowed",

@@ -68,6 +68,7 @@ def test_bounds_are_allowed(fields: dict[str, Any]) -> None:
         ("logprobs", MAX_LOGPROBS + 1),
         ("stop", ("a",) * (MAX_STOP_STRINGS + 1)),
         ("stop", ("a", "")),
+        ("stop", "END"),
         ("stop_token_ids", (VOCAB,)),
         ("stop_token_ids", (-1,)),
         ("logit_bias", {VOCAB: 1.0}),
