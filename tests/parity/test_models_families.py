@@ -28,6 +28,15 @@ GEMMA_SCALED = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
 }
 
+UPPER_WINDOW = {"use_sliding_window": True, "sliding_window": 32, "max_window_layers": 2}
+PADDED = {
+    # 11 windowed and 2 full layers: KV groups of 2, the last windowed one with a slot to spare.
+    "num_hidden_layers": 13,
+    "layer_types": [
+        "full_attention" if layer in (5, 11) else "sliding_attention" for layer in range(13)
+    ],
+}
+
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama-tied": ("llama-tied", {}),
@@ -39,8 +48,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral-window-below-prompt": ("mistral", {}),
     "mistral-no-window": ("mistral", {"sliding_window": None}),
     "qwen2-bias": ("qwen2", {}),
+    "qwen2-window-on-upper-layers": ("qwen2", UPPER_WINDOW),
+    "qwen3-window-on-upper-layers": ("qwen3", UPPER_WINDOW),
     "qwen3-head-norm": ("qwen3", {"head_dim": 32}),
     "gemma3-window-below-prompt": ("gemma3", {}),
+    "gemma3-groups-with-padding": ("gemma3", PADDED),
     "gemma3-scaled-global-rope": ("gemma3", {"rope_parameters": GEMMA_SCALED}),
 }
 
