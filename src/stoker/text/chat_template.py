@@ -6,7 +6,6 @@ it, never source. Whatever goes wrong in rendering is the request's fault: 400, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from jinja2 import Template, TemplateError
 
 from stoker.core.errors import CheckpointError, InvalidRequest
 from stoker.text.messages import ContentShape, Message, prepare
+from stoker.text.template_budget import TemplateTooCostly, with_deadline
 from stoker.text.template_environment import template_environment
 from stoker.text.tokenizer import Tokenizer
 
@@ -32,12 +32,17 @@ class ChatTemplate:
     """One compiled template with the special tokens of its tokenizer. Safe in several threads."""
 
     def __init__(self, source: str, tokenizer: Tokenizer) -> None:
-        """Compile. Raises CheckpointError, with the line, where `source` is no valid template."""
+        """Compile.
+
+        Raises:
+            CheckpointError: `source` is no valid template, with the line, or does not come to an
+                end with one short message.
+        """
         try:
             self._template: Template = template_environment().from_string(source)
-        except TemplateError as error:
+        except Exception as error:  # also what Python says of the code that jinja2 writes
             line = getattr(error, "lineno", "?")
-            raise CheckpointError(f"chat template, line {line}: {error}") from error
+            raise CheckpointError(f"chat template, line {line}: {_reason(error)}") from error
         self._tokenizer = tokenizer
         self._special = {
             "bos_token": _piece(tokenizer, tokenizer.bos_id),
@@ -95,20 +100,21 @@ class ChatTemplate:
             raise InvalidRequest(f"messages: {error.message}", param="messages") from error
 
     def _render(self, messages: list[dict[str, Any]], context: Mapping[str, Any]) -> str:
-        deadline = time.monotonic() + MAX_RENDER_SECONDS
+        variables = with_deadline(
+            {**context, **self._special, "messages": messages}, MAX_RENDER_SECONDS
+        )
         pieces: list[str] = []
         room = MAX_PROMPT_CHARACTERS
         try:
-            for piece in self._template.generate(
-                {**context, **self._special, "messages": messages}
-            ):
+            for piece in self._template.generate(variables):
                 pieces.append(piece)
                 room -= len(piece)
-                if room < 0 or time.monotonic() > deadline:
+                if room < 0:
                     raise TemplateError("the rendered prompt is too large")
         except Exception as error:  # templates run code: anything can come out of them
             raise InvalidRequest(
-                f"the model's chat template cannot take these messages: {error}", param="messages"
+                f"the model's chat template cannot take these messages: {_reason(error)}",
+                param="messages",
             ) from error
         return "".join(pieces)
 
@@ -125,8 +131,14 @@ class ChatTemplate:
         context = {"tools": None, "add_generation_prompt": True}
         try:
             return self._render([{"role": "user", "content": content}], context)
-        except InvalidRequest:
+        except InvalidRequest as error:
+            if isinstance(error.__cause__, TemplateTooCostly):
+                raise CheckpointError(f"chat template: {error.__cause__}") from error
             return ""
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _piece(tokenizer: Tokenizer, token_id: int | None) -> str:

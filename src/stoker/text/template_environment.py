@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from stoker.text.template_budget import BoundedEnvironment
 
 
 class GenerationBlock(Extension):
@@ -29,9 +30,9 @@ class GenerationBlock(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def template_environment() -> ImmutableSandboxedEnvironment:
+def template_environment() -> BoundedEnvironment:
     """A fresh environment with everything that templates may call."""
-    environment = ImmutableSandboxedEnvironment(
+    environment = BoundedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationBlock]
     )
     environment.filters["tojson"] = _to_json

@@ -16,6 +16,9 @@ CHATML = (
     "{% endfor %}\n"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+DOUBLING = (
+    "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s ? n.s %}{% endfor %}"
+)
 USER = [{"role": "user", "content": "Hi"}]
 
 
@@ -158,3 +161,50 @@ def test_a_lone_surrogate_is_the_clients_fault() -> None:
     with pytest.raises(InvalidRequest) as caught:
         ChatTemplate(CHATML, byte_level()).render_to_ids([message])
     assert caught.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% set r = range(100000) %}{% for i in r %}{% for j in r %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(40) }}",
+    ],
+)
+def test_a_template_that_does_not_end_is_refused(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_template, "MAX_RENDER_SECONDS", 0.2)
+    with pytest.raises(CheckpointError, match="too long"):
+        _render(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'a' * 1000000000000 }}",
+        "{{ [0] * 1000000000000 }}",
+        "{{ 10 ** 99999 }}",
+        DOUBLING.replace("?", "~"),
+        DOUBLING.replace("?", "+"),
+        "{{ '%999999999d' % 1 }}",
+        "{{ '%999999999d' | format(1) }}",
+        "{{ 'a' | center(1000000000000) }}",
+        "{{ 'a'.zfill(1000000000000) }}",
+    ],
+)
+def test_a_template_that_builds_huge_values_is_refused(source: str) -> None:
+    with pytest.raises(CheckpointError, match="too large"):
+        _render(source)
+
+
+def test_bounds_leave_ordinary_templates_alone() -> None:
+    source = "{{ '%05.2f' % 1.5 }} {{ 'ab' * 2 ~ 3 ~ none }} {{ [1] + [2] }} {{ 'a' | center(3) }}|"
+    assert _render(source) == "01.50 abab3None [1, 2]  a |"
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ " + "(" * 9999 + "1" + ")" * 9999 + " }}", "{% for i in 'a' %}" * 40]
+)
+def test_a_template_too_deep_to_compile_is_refused(source: str) -> None:
+    with pytest.raises(CheckpointError, match="chat template, line"):
+        _render(source + "{% endfor %}" * source.count("for"))
