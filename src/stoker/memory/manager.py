@@ -9,6 +9,7 @@ window w sees positions > p - w, so once p is the next to compute, page i is nee
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -92,7 +93,7 @@ class MemoryManager:
         num_tokens = self.lookup(table, token_ids)
         for group, window in enumerate(self._windows):
             first = _first_page(num_tokens, window)
-            table.pages[group].extend([-1] * first)
+            table.pages[group].extend(itertools.repeat(-1, first))
             for digest in table.hashes[first : num_tokens // PAGE_SIZE]:
                 page = self._index.get(group, digest)
                 if page is None:
@@ -161,11 +162,11 @@ class MemoryManager:
             for pages in table.pages:
                 if logical < len(pages) and pages[logical] >= 0:
                     self._pool.drop(pages[logical])
-        table.pages = self._no_pages()  # new lists: a plan may still show the old ones
+        table.pages = self._no_pages()  # new ones: a plan may still show the old ones
         table.num_computed = table.num_published = 0
 
     def page_tables(self, table: PageTable) -> tuple[Sequence[int], ...]:
-        """Per group, for a plan. Live lists: read them only until the step is committed."""
+        """Per group, for a plan. Live arrays: read them only until the step is committed."""
         return table.pages
 
     def lease(self, pages: Iterable[int]) -> Lease:
@@ -224,8 +225,8 @@ class MemoryManager:
         if stats.free + stats.cached + stats.held + stats.leased != stats.total:
             raise PageAccountingError(f"pages do not add up: {stats}")
 
-    def _no_pages(self) -> tuple[list[int], ...]:
-        return tuple([] for _ in self._windows)
+    def _no_pages(self) -> tuple[array[int], ...]:
+        return tuple(array("i") for _ in self._windows)
 
     def _hash(self, table: PageTable, token_ids: Sequence[int], num_tokens: int) -> None:
         """Have the hashes of the full pages of the first `num_tokens`; each is computed once."""
