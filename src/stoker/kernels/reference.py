@@ -74,7 +74,7 @@ class ReferenceOps:
         self, q: Array, rows: Rows, kv: LayerKV, scale: float, window: int | None
     ) -> Array:
         out = torch.empty(q.shape[0], q.shape[1] * q.shape[2])
-        for seq in rows.row_seq.unique().tolist():
+        for seq in sorted(set(rows.row_seq.tolist())):
             mine = (rows.row_seq == seq).nonzero().flatten()
             out[mine] = _attend(
                 q[mine], rows.positions[mine].long(), rows.page_table[seq], kv, scale, window
