@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -20,6 +23,8 @@ from fastapi import FastAPI
 from stoker.api.state import AppState
 from stoker.core.config import ServeConfig
 from stoker.core.errors import Draining, StartupError
+
+logger = logging.getLogger(__name__)
 
 FLUSH_S = 3.0
 """How long the last bytes of ended requests may take to leave."""
@@ -76,6 +81,12 @@ class HttpServer:
 
     async def _drain(self) -> None:
         in_flight = self._state.in_flight
+        if in_flight:
+            logger.info(
+                "stopping: %d running, at most %g s to finish; a second Ctrl-C stops at once",
+                len(in_flight),
+                self._drain_timeout_s,
+            )
         if not await in_flight.wait_idle(self._drain_timeout_s):
             in_flight.fail_all(_stopped())
             await in_flight.wait_idle(FLUSH_S)
@@ -115,14 +126,23 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:  # the resolver would take it modulo 65536
+        raise StartupError(
+            f"port is {port}, but must be at least 0 and at most 65535", param="port"
+        )
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise StartupError(f"cannot listen on {host}:{port}: {reason}", param="port") from error
+    except socket.gaierror as error:
+        raise StartupError(f"cannot listen on {host}: {error.strerror}", param="host") from error
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        hint = "; choose another --port" if error.errno == errno.EADDRINUSE else ""
+        raise StartupError(
+            f"cannot listen on {host}:{port}: {reason}{hint}", param="port"
+        ) from error
 
 
 def _stopped() -> Draining:

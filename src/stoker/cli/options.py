@@ -13,8 +13,11 @@ Config = TypeVar("Config")
 
 
 def add_options(parser: ArgumentParser, config: type, *, skip: tuple[str, ...] = ()) -> None:
-    """Add one flag for each field of the dataclass `config`, besides those in `skip`."""
-    group = parser.add_argument_group(f"{config.__name__} options")
+    """Add one flag for each field of the dataclass `config`, besides those in `skip`.
+
+    A list is a flag given several times: one flag with many values would swallow what follows it.
+    """
+    group = parser.add_argument_group(f"{config.__name__.removesuffix('Config').lower()} options")
     hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
         if field.name in skip:
@@ -23,16 +26,20 @@ def add_options(parser: ArgumentParser, config: type, *, skip: tuple[str, ...] =
         if field.default not in (None, (), ""):
             doc += f" (default: {field.default})"
         flag = "--" + field.name.replace("_", "-")
-        group.add_argument(flag, default=field.default, help=doc, **_reader(hints[field.name]))
+        default = None if field.default == () else field.default  # argparse appends to a list
+        group.add_argument(flag, default=default, help=doc, **_reader(hints[field.name]))
 
 
 def read_options(config: type[Config], args: Namespace, **given: Any) -> Config:
     """Build `config` from parsed flags; `given` are fields that are no flags of this command."""
-    fields = dataclasses.fields(config)  # type: ignore[arg-type]
-    flags = {f.name: getattr(args, f.name) for f in fields if f.name not in given}
-    for name, value in flags.items():
-        if isinstance(value, list):
-            flags[name] = tuple(value)
+    flags = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        if field.name in given:
+            continue
+        value = getattr(args, field.name)
+        if value is None:
+            value = field.default
+        flags[field.name] = tuple(value) if isinstance(value, list) else value
     return config(**flags, **given)
 
 
@@ -50,5 +57,5 @@ def _reader(hint: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is Literal:
         return {"choices": typing.get_args(hint)}
     if typing.get_origin(hint) is tuple:
-        return {"nargs": "*", "metavar": "TEXT"}
+        return {"action": "append", "metavar": "TEXT"}
     return {"type": hint, "metavar": {int: "N", float: "X", str: "TEXT"}[hint]}

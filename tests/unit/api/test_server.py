@@ -95,11 +95,35 @@ def test_a_second_signal_stops_at_once() -> None:
         call.thread.join(5)
 
 
+def test_a_drain_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "stoker.api.server")
+    api = slow_api(20)
+    with serving(api, drain_timeout_s=7) as server:
+        call = Call(server, stream=False)
+        wait_for(lambda: len(api.engine.calls) == 1)
+        server.stop()
+        call.result()
+        assert server.join(5)
+    assert [r.getMessage() for r in caplog.records if r.name == "stoker.api.server"] == [
+        "stopping: 1 running, at most 7 s to finish; a second Ctrl-C stops at once"
+    ]
+
+
 def test_a_taken_port_is_one_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(StartupError, match=str(port)) as caught:
+        with pytest.raises(StartupError) as caught:
             HttpServer(Api().app, ServeConfig(port=port))
+    assert caught.value.param == "port"
+    assert caught.value.message == (
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port"
+    )
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_cannot_be_is_refused(port: int) -> None:
+    with pytest.raises(StartupError, match=f"port is {port}, but must be") as caught:
+        HttpServer(Api().app, ServeConfig(port=port))
     assert caught.value.param == "port"
 
 

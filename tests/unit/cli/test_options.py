@@ -33,8 +33,16 @@ def test_flags_are_read_as_their_field_types() -> None:
 
 
 def test_lists_become_tuples() -> None:
-    config = parse(ServeConfig, "--cors-origins", "http://a", "http://b")
+    config = parse(ServeConfig, "--cors-origins", "http://a", "--cors-origins", "http://b")
     assert config == ServeConfig(cors_origins=("http://a", "http://b"))
+
+
+def test_a_list_does_not_swallow_the_model() -> None:
+    parser = ArgumentParser()
+    parser.add_argument("model", nargs="?")
+    add_options(parser, ServeConfig)
+    args = parser.parse_args(["--cors-origins", "http://a", "folder"])
+    assert (args.model, args.cors_origins) == ("folder", ["http://a"])
 
 
 @pytest.mark.parametrize("argv", [("--kv-dtype", "f64"), ("--threads", "two"), ("--no-such", "1")])
