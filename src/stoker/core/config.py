@@ -99,6 +99,7 @@ def resolve(
             param="model",
         )
     max_model_len = _max_model_len(config, model)
+    _check_rotary(model, max_model_len, machine.free_memory - weight_bytes)
     budget = config.max_num_batched_tokens or min(512, max(PAGE_SIZE, max_model_len))
     if budget < config.max_num_seqs:
         # Every running sequence must be able to decode in one step, or decodes starve each other.
@@ -152,6 +153,18 @@ def _max_model_len(config: EngineConfig, model: ModelConfig) -> int:
             param="max_model_len",
         )
     return config.max_model_len
+
+
+def _check_rotary(model: ModelConfig, max_model_len: int, room: int) -> None:
+    """The rotary tables are float32 [max_model_len, head_dim]; a config may promise any length."""
+    tables = 1 if model.rope_local is None else 2
+    needed = tables * max_model_len * model.head_dim * 4
+    if needed > room:
+        raise ConfigError(
+            f"positions up to {max_model_len} need {needed / GIB:.2f} GiB for rotary tables, but "
+            f"{room / GIB:.2f} GiB are left; set a smaller max_model_len",
+            param="max_model_len",
+        )
 
 
 def _num_pages(

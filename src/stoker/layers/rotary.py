@@ -9,6 +9,9 @@ import torch
 from stoker.core.model import RopeConfig
 from stoker.kernels.ops import Array
 
+_BLOCK = 4096
+"""Positions computed at once."""
+
 
 def cos_sin_table(rope: RopeConfig, head_dim: int, max_positions: int) -> Array:
     """float32 [max_positions, head_dim]: cosines in the first half of a row, sines in the second.
@@ -16,10 +19,16 @@ def cos_sin_table(rope: RopeConfig, head_dim: int, max_positions: int) -> Array:
     Frequencies and angles are rounded to float32 because models are trained with such angles. The
     functions themselves are float64, where every machine rounds them to the same float32.
     """
-    angles = torch.outer(
-        torch.arange(max_positions, dtype=torch.float32), frequencies(rope, head_dim).float()
-    ).double()
-    return torch.cat((angles.cos(), angles.sin()), dim=-1).float()
+    table = torch.empty(max_positions, head_dim, dtype=torch.float32)
+    radians = frequencies(rope, head_dim).float()
+    # In blocks, because the float64 in between takes several times the room of the table.
+    for start in range(0, max_positions, _BLOCK):
+        rows = table[start : start + _BLOCK]
+        positions = torch.arange(start, start + len(rows), dtype=torch.float32)
+        angles = torch.outer(positions, radians).double()
+        rows[:, : head_dim // 2] = angles.cos()
+        rows[:, head_dim // 2 :] = angles.sin()
+    return table
 
 
 def frequencies(rope: RopeConfig, head_dim: int) -> Array:

@@ -59,7 +59,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
@@ -116,9 +116,22 @@ def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
     """chat_template.jinja, or the config's: one text, or a list of named ones."""
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text("utf-8")
+        try:
+            return path.read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
     value = config.get("chat_template")
     if isinstance(value, list):
-        named = {entry["name"]: entry["template"] for entry in value}
+        named = _named_templates(value, folder)
         value = named.get("default", next(iter(named.values()), None))
     return None if value is None else str(value)
+
+
+def _named_templates(entries: list[Any], folder: Path) -> dict[str, Any]:
+    try:
+        return {entry["name"]: entry["template"] for entry in entries}
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{folder / 'tokenizer_config.json'}: chat_template is neither a text nor a list of "
+            "objects with a name and a template"
+        ) from error

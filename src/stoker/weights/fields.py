@@ -15,6 +15,9 @@ from stoker.core.model import GenerationDefaults
 from stoker.core.request import SamplingParams
 from stoker.core.validate import check_sampling
 
+MAX_INTEGER = 2**24
+"""No model has so many layers, rows or positions; loops and tables grow with these numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fields:
@@ -27,10 +30,12 @@ class Fields:
         return self.values.get(key)
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """A positive whole number."""
+        """A positive whole number, at most MAX_INTEGER."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             raise CheckpointError(f"{self.where}: {key} is {value!r}, not a positive whole number")
+        if value > MAX_INTEGER:
+            raise CheckpointError(f"{self.where}: {key} is {value:.3g}, more than any model has")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,3 +111,11 @@ def test_every_option_has_a_doc_line() -> None:
     for config in (EngineConfig, ServeConfig):
         for field in config.__dataclass_fields__.values():
             assert field.metadata["doc"], field.name
+
+
+def test_rotary_tables_that_do_not_fit_are_refused() -> None:
+    endless = replace(model(), max_position_embeddings=2**24)
+    small = Machine(free_memory=3 * GIB, physical_cores=2)
+    with pytest.raises(ConfigError, match=r"need 4\.00 GiB .* max_model_len"):
+        resolve(EngineConfig(), endless, GIB, small)
+    assert resolve(EngineConfig(max_model_len=8192), endless, GIB, small).max_model_len == 8192

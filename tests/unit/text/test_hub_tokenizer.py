@@ -113,3 +113,15 @@ def test_a_decoder_that_is_not_known_is_refused(tmp_path: Path) -> None:
     backend.decoder = decoders.WordPiece()
     with pytest.raises(CheckpointError, match="WordPiece"):
         _load(tmp_path, backend, None)
+
+
+@pytest.mark.parametrize("entries", [[1], [None], [{"name": "default"}], [{"name": []}]])
+def test_a_list_that_holds_no_templates_is_refused(tmp_path: Path, entries: list[Any]) -> None:
+    with pytest.raises(CheckpointError, match="chat_template is neither"):
+        _load(tmp_path, _byte_level_backend(), {"chat_template": entries})
+
+
+def test_a_template_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(CheckpointError, match="jinja cannot be read"):
+        _load(tmp_path, _byte_level_backend(), None)

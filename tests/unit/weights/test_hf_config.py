@@ -239,3 +239,13 @@ def test_sampling_defaults_have_the_types_and_ranges_of_a_request():
     assert generation_defaults({}, {"temperature": float("nan")}, []).temperature == 1.0
     with pytest.raises(CheckpointError, match=r"top_p is 0.*above 0\.0"):
         generation_defaults({}, {"top_p": 0}, [])
+
+
+@pytest.mark.parametrize(
+    "key", ["num_hidden_layers", "max_position_embeddings", "vocab_size", "hidden_size"]
+)
+@pytest.mark.parametrize("value", [2**31, 10**30])
+def test_numbers_that_no_model_has_are_refused_before_anything_grows_with_them(key, value):
+    for architecture in ("LlamaForCausalLM", "MistralForCausalLM", "Gemma3ForCausalLM"):
+        with pytest.raises(CheckpointError, match=f"{key} is .* more than any model has"):
+            read(architecture, **{key: value})

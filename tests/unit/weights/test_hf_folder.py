@@ -167,3 +167,10 @@ def test_damaged_folders(llama, damage, message):
     with pytest.raises(CheckpointError, match=message) as caught:
         open_folder(llama)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
+def test_json_nested_without_end_is_refused(name, llama):
+    (llama / name).write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match=f"{name} is not readable JSON"):
+        open_folder(llama)
