@@ -17,10 +17,21 @@ COMMANDS = {
     "doctor": "Show what this machine has, which kernels it uses and what fits",
 }
 
+MAX_MESSAGE = 500
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Each command module has `add_arguments` and `run`."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except StokerError as error:
+        print(f"stoker: {_one_line(error.message)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:  # may also come while the command's modules are imported
+        return 130
+
+
+def _run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="stoker", description="An open LLM inference engine.")
     parser.add_argument("--version", action="version", version=f"stoker {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -29,13 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv and argv[0] == name:  # import only the command that runs: start-up time counts
             importlib.import_module(f"stoker.cli.{name}").add_arguments(subparser)
     args = parser.parse_args(argv)
-    try:
-        return int(importlib.import_module(f"stoker.cli.{args.command}").run(args))
-    except StokerError as error:
-        print(f"stoker: {error.message}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return int(importlib.import_module(f"stoker.cli.{args.command}").run(args))
+
+
+def _one_line(message: str) -> str:
+    """Messages may quote a damaged file, of which a line is enough."""
+    line = " ".join(message.split())
+    return line if len(line) <= MAX_MESSAGE else line[:MAX_MESSAGE] + "…"
 
 
 if __name__ == "__main__":
