@@ -21,7 +21,8 @@ class SampleSpec:
     choice: int
     history: Sequence[int]
     """All known tokens, prompt then output; its length is the position of the token to draw, which
-    with (seed, choice) keys the randomness. Read only: it grows after the step."""
+    with (seed, choice) keys the randomness. Read only, and keep no view: it grows after the
+    step."""
     num_prompt_tokens: int
     """Where the output starts in `history`."""
     banned_token_ids: tuple[int, ...] = ()

@@ -40,16 +40,19 @@ def adjust(row: Array, spec: SampleSpec) -> None:
     if spec.banned_token_ids:
         row[_known(spec.banned_token_ids, row)[0]] = -torch.inf
     if params.repetition_penalty != 1.0:
-        ids = torch.from_numpy(np.unique(np.asarray(spec.history, dtype=np.int64)))
+        # Marks instead of a sort: the whole context is gone through for every token.
+        is_seen = np.zeros(row.shape[0], dtype=np.bool_)
+        is_seen[np.asarray(spec.history, dtype=np.int32)] = True
+        ids = torch.from_numpy(np.flatnonzero(is_seen))
         seen = row[ids]
         row[ids] = torch.where(
             seen > 0, seen / params.repetition_penalty, seen * params.repetition_penalty
         )
     if params.frequency_penalty or params.presence_penalty:
-        output = np.asarray(spec.history[spec.num_prompt_tokens :], dtype=np.int64)
+        output = np.asarray(spec.history[spec.num_prompt_tokens :], dtype=np.int32)
         seen_ids, counts = np.unique(output, return_counts=True)
         times = torch.from_numpy(counts).float()
-        row[torch.from_numpy(seen_ids)] -= (
+        row[torch.from_numpy(seen_ids.astype(np.int64))] -= (
             params.frequency_penalty * times + params.presence_penalty
         )
 

@@ -5,6 +5,7 @@ A sequence is data. Who may run is decided in `planner`, what a step's result me
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -31,8 +32,9 @@ class Sequence:
     """Token ids that end the output."""
     max_tokens: int
     """Length of prompt + output at which the output ends."""
-    tokens: list[int] = field(init=False)
-    """All known tokens, prompt then output."""
+    tokens: array[int] = field(init=False)
+    """All known tokens, prompt then output. int32, so that a runner need not convert a list as long
+    as the context for every token that it draws under a penalty."""
     num_cached: int | None = None
     """Prompt tokens found in the prefix cache at first admission; None before it."""
     scheduled_at: float = 0.0
@@ -40,7 +42,7 @@ class Sequence:
     is_aborted: bool = False
 
     def __post_init__(self) -> None:
-        self.tokens = list(self.request.prompt_token_ids)
+        self.tokens = array("i", self.request.prompt_token_ids)
 
     @property
     def id(self) -> str:
