@@ -1,4 +1,4 @@
-"""Stream one chat answer from a running server with the official client.
+"""Stream one chat answer from a running server with the official client (pip install openai).
 
 Usage: python examples/stream_chat.py [QUESTION] [BASE_URL]
 """

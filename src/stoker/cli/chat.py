@@ -12,23 +12,28 @@ from typing import IO
 from rich.console import Console
 
 from stoker.cli.backends import Backend, EngineBackend, Message, ServerBackend
-from stoker.cli.options import add_options, read_options
+from stoker.cli.options import add_options, doc_of, read_options
 from stoker.core.config import EngineConfig
 from stoker.core.errors import StokerError
 from stoker.core.request import Usage
 
 HELP = """  /reset         forget the conversation
   /system TEXT   forget the conversation and set the system message
-  /exit          leave (also Ctrl-D); Ctrl-C stops an answer"""
+  /exit          leave (also Ctrl-D)
+Ctrl-C stops an answer or drops the line being typed."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", default="", help="what `stoker serve` takes as MODEL")
+    parser.add_argument("model", nargs="?", default="", help=doc_of(EngineConfig, "model"))
     parser.add_argument("--url", help="talk to this server instead, e.g. http://127.0.0.1:8000")
-    parser.add_argument("--api-key", help="the server's key")
-    parser.add_argument("--system", default="", help="system message")
-    parser.add_argument("--temperature", type=float, help="0 is greedy (default: the model's)")
-    parser.add_argument("--max-tokens", type=int, default=1024, help="longest answer")
+    parser.add_argument("--api-key", metavar="TEXT", help="the server's key")
+    parser.add_argument("--system", default="", metavar="TEXT", help="system message")
+    parser.add_argument(
+        "--temperature", type=float, metavar="X", help="0 is greedy (default: the model's)"
+    )
+    parser.add_argument(
+        "--max-tokens", type=int, metavar="N", default=1024, help="longest answer (default: 1024)"
+    )
     add_options(parser, EngineConfig, skip=("model",))
 
 
@@ -85,9 +90,12 @@ class Chat:
     def _read(self) -> str | None:
         try:
             return self.console.input("[bold cyan]›[/bold cyan] ").strip()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             self.console.print()
             return None
+        except KeyboardInterrupt:
+            self.console.print("  [dim]Ctrl-D leaves[/dim]")
+            return ""
 
     def _command(self, line: str) -> bool:
         """Run a slash command; False ends the chat."""

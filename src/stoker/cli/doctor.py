@@ -10,23 +10,24 @@ from rich.console import Console
 from rich.table import Table
 
 from stoker import __version__
-from stoker.cli.options import add_options, read_options
+from stoker.cli.options import add_options, doc_of, read_options
 from stoker.core.config import GIB, EngineConfig, Limits, Machine, resolve
 from stoker.core.errors import StokerError
 from stoker.core.model import PAGE_SIZE
 from stoker.engine.machine import machine_facts
 from stoker.sched.admission import max_request_tokens
+from stoker.text.tokenizer import Tokenizer, load_tokenizer
 from stoker.weights.checkpoint import Checkpoint, open_checkpoint
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", default="", help="what `stoker serve` takes as MODEL")
+    parser.add_argument("model", nargs="?", default="", help=doc_of(EngineConfig, "model"))
     add_options(parser, EngineConfig, skip=("model",))
 
 
 def run(args: Namespace) -> int:
     """0 when the model can be served as asked, 2 when something is in the way."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)  # paths are shown as they are
     machine = machine_facts()
     kernels = _kernels()
     _show(console, "Machine", _machine_rows(machine))
@@ -35,10 +36,11 @@ def run(args: Namespace) -> int:
     try:
         checkpoint = open_checkpoint(config.model, config.revision)
         limits = resolve(config, checkpoint.config, checkpoint.nbytes, machine)
+        tokenizer = load_tokenizer(checkpoint.tokenizer)
     except StokerError as error:
-        console.print(f"Model: {error.message}", style="red", markup=False)
+        console.print(f"Model: {error.message}", style="red")
         return 2
-    _show(console, "Model", _model_rows(checkpoint))
+    _show(console, "Model", _model_rows(checkpoint, tokenizer))
     _show(console, "What fits", _fit_rows(limits))
     return 0 if kernels.usable or config.kernels == "reference" else 2
 
@@ -74,7 +76,7 @@ def _kernels() -> _Kernels:
     return _Kernels(True, [("cpu", f"uses {isas[0]} (has {', '.join(isas)})"), reference])
 
 
-def _model_rows(checkpoint: Checkpoint) -> Rows:
+def _model_rows(checkpoint: Checkpoint, tokenizer: Tokenizer) -> Rows:
     model = checkpoint.config
     windows = sorted({window for window in model.layer_windows if window is not None})
     local = sum(window is not None for window in model.layer_windows)
@@ -89,6 +91,7 @@ def _model_rows(checkpoint: Checkpoint) -> Rows:
         ("layers", f"{model.num_layers} of width {model.hidden_size}"),
         ("attention", attention),
         ("vocabulary", f"{model.vocab_size:,} tokens"),
+        ("chat", "yes" if tokenizer.chat_template else "no: the model has no chat template"),
     ]
 
 
@@ -119,4 +122,5 @@ def _show(console: Console, title: str, rows: Rows) -> None:
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console.print(table, end="\n\n", markup=False)
+    console.print(table)
+    console.print()

