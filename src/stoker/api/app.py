@@ -20,7 +20,7 @@ from stoker.api.middleware import (
 )
 from stoker.api.protocols import Engine, Template, Tokenizer
 from stoker.api.state import AppState
-from stoker.core.config import ServeConfig
+from stoker.core.config import ServeConfig, check_server
 from stoker.core.model import GenerationDefaults
 
 MIB = 1024**2
@@ -38,7 +38,11 @@ def build_app(
 
     `model_name` is the checkpoint's; `config.served_model_name` wins over it. `template` is None
     for a model that has none: chat requests are then refused by name.
+
+    Raises:
+        ConfigError: an option of `config` cannot work.
     """
+    check_server(config)
     name = config.served_model_name or model_name
     app = FastAPI(title="Stoker", docs_url="/docs", redoc_url=None)
     app.state.stoker = AppState(

@@ -123,6 +123,20 @@ def resolve(
     )
 
 
+def check_server(config: ServeConfig) -> None:
+    """Raise ConfigError for an option that cannot work, whatever the model and the machine."""
+    if config.api_key == "":
+        raise ConfigError("api_key is empty, so that no key would be one", param="api_key")
+    if config.max_body_mib < 1:
+        raise ConfigError(
+            f"max_body_mib is {config.max_body_mib}, but must be at least 1", param="max_body_mib"
+        )
+    for name in ("drain_timeout_s", "health_timeout_s"):
+        value = getattr(config, name)
+        if not 0.0 <= value < math.inf:
+            raise ConfigError(f"{name} is {value}, but must be at least 0", param=name)
+
+
 def _check_ranges(config: EngineConfig) -> None:
     for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "num_pages", "threads"):
         value = getattr(config, name)

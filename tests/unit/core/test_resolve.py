@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from stoker.core.config import GIB, EngineConfig, Limits, Machine, ServeConfig, resolve
+from stoker.core.config import (
+    GIB,
+    EngineConfig,
+    Limits,
+    Machine,
+    ServeConfig,
+    check_server,
+    resolve,
+)
 from stoker.core.errors import ConfigError
 from stoker.core.model import ModelConfig, RopeConfig
 
@@ -105,6 +113,23 @@ def test_fewer_pages_than_groups_are_refused() -> None:
     config = EngineConfig(num_pages=1)
     with pytest.raises(ConfigError, match=r"num_pages is 1.*at least 2"):
         resolve(config, model((None, 64)), GIB, MACHINE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_key": ""},
+        {"max_body_mib": 0},
+        {"drain_timeout_s": -1.0},
+        {"drain_timeout_s": float("nan")},
+        {"health_timeout_s": float("inf")},
+    ],
+)
+def test_server_options_out_of_range_are_named(options: dict[str, Any]) -> None:
+    check_server(ServeConfig())
+    with pytest.raises(ConfigError) as refusal:
+        check_server(ServeConfig(**options))
+    assert [refusal.value.param] == list(options)
 
 
 def test_every_option_has_a_doc_line() -> None:
