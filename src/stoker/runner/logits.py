@@ -18,6 +18,9 @@ import torch
 from stoker.core.plan import SampleSpec
 from stoker.kernels.ops import Array
 
+LARGEST = 1e30
+"""A tiny repetition_penalty may take a logit past float32, and infinity cannot be drawn from."""
+
 
 def needs_adjusting(spec: SampleSpec) -> bool:
     """Whether `adjust` would change the row."""
@@ -46,7 +49,9 @@ def adjust(row: Array, spec: SampleSpec) -> None:
         ids = torch.from_numpy(np.flatnonzero(is_seen))
         seen = row[ids]
         row[ids] = torch.where(
-            seen > 0, seen / params.repetition_penalty, seen * params.repetition_penalty
+            seen > 0,
+            (seen / params.repetition_penalty).clamp(max=LARGEST),
+            seen * params.repetition_penalty,
         )
     if params.frequency_penalty or params.presence_penalty:
         output = np.asarray(spec.history[spec.num_prompt_tokens :], dtype=np.int32)

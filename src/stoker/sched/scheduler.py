@@ -58,6 +58,7 @@ class Scheduler:
         self._memory = memory
         self._eos = eos_token_ids
         self._clock = clock
+        self._vocab_size = limits.vocab_size
         self._arrivals = itertools.count()
         self._by_id: dict[str, Sequence] = {}
         self._in_flight: dict[str, Sequence] = {}
@@ -80,6 +81,11 @@ class Scheduler:
         stop_ids = frozenset(params.stop_token_ids)
         if not params.ignore_eos:
             stop_ids |= self._eos
+        if params.min_tokens and len(stop_ids) >= self._vocab_size:
+            raise InvalidRequest(
+                "stop_token_ids names every token there is, so min_tokens leaves none to draw",
+                param="stop_token_ids",
+            )
         table = self._memory.open(request.prompt_token_ids, request.cache_salt)
         seq = Sequence(request, table, next(self._arrivals), stop_ids, max_tokens)
         self._by_id[request.id] = seq

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -81,3 +82,9 @@ def test_the_order_is_bias_then_repetition_then_frequency() -> None:
 def test_ids_outside_the_vocabulary_are_no_error() -> None:
     spec = _spec(replace(PLAIN, logit_bias={99: 1.0, 1: 2.0}), banned_token_ids=(-1, 77))
     assert _adjusted([0.0, 0.0], spec) == [0.0, 2.0]
+
+
+def test_the_smallest_repetition_penalty_leaves_numbers_to_draw_from() -> None:
+    row = _adjusted([2.0, -2.0, 1.0], _spec(replace(PLAIN, repetition_penalty=5e-324), (0, 1)))
+    assert all(map(math.isfinite, row))
+    assert max(row) == row[0]

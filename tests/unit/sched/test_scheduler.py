@@ -7,7 +7,7 @@ import pytest
 from stoker.core.errors import InvalidRequest, StokerError
 from stoker.core.plan import SeqResult, StepPlan, StepResult
 from stoker.core.request import FinishReason, TokenLogprobs
-from tests.support.scheduling import EOS, Engine, request
+from tests.support.scheduling import EOS, VOCAB, Engine, request
 from tests.support.scripted import by_list
 
 
@@ -232,3 +232,13 @@ def test_integrity_notices_pages_that_nobody_holds() -> None:
     engine.memory.allocate(table, 20)
     with pytest.raises(StokerError, match="2 pages are held"):
         engine.scheduler.check_integrity()
+
+
+def test_min_tokens_must_leave_a_token_to_draw() -> None:
+    engine = Engine()
+    others = tuple(i for i in range(VOCAB) if i != EOS)
+    with pytest.raises(InvalidRequest, match="names every token"):
+        engine.add(request("a", [5], min_tokens=1, stop_token_ids=others))
+    engine.add(request("b", [5], min_tokens=1, stop_token_ids=others, ignore_eos=True))
+    engine.finish()
+    assert engine.tokens("b")[0] == EOS
