@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -33,6 +34,9 @@ from stoker.core.validate import check_prompt, check_sampling
 ACCEPT_S = 5.0
 """How long a stream's status line waits for the engine's first word, so that a refusal has its real
 status code. A request that queues longer is taken for accepted."""
+
+MOST_AT_ONCE = 128
+"""Outputs turned to JSON without a pause; with logprobs that is about 10 ms."""
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -165,9 +169,12 @@ class _Run:
         await asyncio.shield(self._stream.close())
 
     def _collect(self, chunks: list[Json]) -> None:
-        """Append the chunks of all outputs that lie ready; those before an error are kept."""
+        """Append the chunks of outputs that lie ready; those before an error are kept.
+
+        Of a long backlog it takes a part, so that other streams have their turn.
+        """
         try:
-            while (item := self._stream.take()) is not None:
+            for item in itertools.islice(iter(self._stream.take, None), MOST_AT_ONCE):
                 chunks += self._assembler.push(*item)
                 self._measure(*item)
         except Exception:

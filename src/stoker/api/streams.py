@@ -27,8 +27,13 @@ class RequestOutputs:
         ]
 
     async def wait(self, timeout_s: float | None) -> bool:
-        """True as soon as there is news, a pair or the end; False after `timeout_s` seconds."""
-        if not self._ready and self._running:
+        """True as soon as there is news, a pair or the end; False after `timeout_s` seconds.
+
+        Gives way to other tasks in any case: a reader that was slow may have a long backlog.
+        """
+        if self._ready or not self._running:
+            await asyncio.sleep(0)
+        else:
             self._changed.clear()
             try:
                 async with asyncio.timeout(timeout_s):

@@ -202,3 +202,32 @@ def test_a_long_prompt_is_tokenized_beside_the_event_loop() -> None:
 def test_a_long_stream_is_whole() -> None:
     parts = chunks(Api(FakeEngine(FakeTokenizer(), ENDLESS, max_model_len=600)).chat(stream=True))
     assert sum(len(p["choices"][0]["delta"].get("content", "")) for p in parts) == 500
+
+
+def test_a_long_backlog_leaves_turns_to_others() -> None:
+    async def endless() -> AsyncIterator[Output]:
+        for _ in range(2000):
+            yield Output(choice=0, text="a")
+
+    async def main() -> tuple[int, int]:
+        stream = RequestOutputs([endless()])
+        await asyncio.sleep(0.01)  # all of it lies ready now
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        taken = 0
+        while not stream.is_over:
+            await stream.wait(None)
+            taken += stream.take() is not None
+        task.cancel()
+        return taken, turns
+
+    taken, turns = asyncio.run(main())
+    assert taken == 2000
+    assert turns >= taken
