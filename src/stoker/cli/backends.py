@@ -54,9 +54,12 @@ class ServerBackend:
     async def connect(
         cls, url: str, api_key: str | None, temperature: float | None, max_tokens: int
     ) -> ServerBackend:
-        """Ask the server for its first model. Raises StokerError where none answers at `url`."""
+        """Ask the server for its first model. Raises StokerError where none answers at `url`,
+        which may end in /v1 as the official client wants it.
+        """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        client = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=None)
+        base_url = url.rstrip("/").removesuffix("/v1")
+        client = httpx.AsyncClient(base_url=base_url, headers=headers, timeout=None)
         try:
             response = await client.get("/v1/models", timeout=10)
         except httpx.HTTPError as error:

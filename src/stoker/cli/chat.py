@@ -105,9 +105,13 @@ class Chat:
                 return False
             case "/reset":
                 self._reset(self.system)
+                self.console.print("  [dim]a new conversation[/dim]")
             case "/system":
                 self._reset(rest)
+                self.console.print("  [dim]a new conversation, with this system message[/dim]")
             case _:
+                if name != "/help":
+                    self.console.print(f"no command {name}", style="dim", markup=False)
                 self.console.print(HELP, style="dim", markup=False)
         return True
 

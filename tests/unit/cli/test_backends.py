@@ -11,6 +11,8 @@ import pytest
 from stoker.cli.backends import Piece, ServerBackend
 from stoker.core.errors import StokerError
 from stoker.core.request import Usage
+from tests.support.api_app import Api
+from tests.support.http_server import serving
 
 USAGE = {
     "prompt_tokens": 9,
@@ -73,3 +75,15 @@ def test_a_server_that_goes_away_is_one_line() -> None:
 
     with pytest.raises(StokerError, match="lost the server: connection reset"):
         asyncio.run(ask())
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+def test_the_url_may_be_the_one_that_the_official_client_takes(end: str) -> None:
+    async def model(url: str) -> str:
+        backend = await ServerBackend.connect(url, None, None, 8)
+        await backend.close()
+        return backend.model
+
+    api = Api()
+    with serving(api) as server:
+        assert asyncio.run(model(server.url + end)) == api.state.model_name

@@ -80,9 +80,16 @@ def test_ctrl_c_at_the_prompt_does_not_end_the_chat(monkeypatch: pytest.MonkeyPa
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     parrot = Parrot(["yes"])
     shown, chat = talk(monkeypatch, parrot, "/help", "hi", "/system be long", "ho", "/exit", "no")
-    assert "/reset" in shown
+    assert "/reset" in shown and "no command" not in shown
+    assert "a new conversation" in shown
     assert [m[0]["content"] for m in parrot.heard] == ["be brief", "be long"]
     assert len(parrot.heard[1]) == 2, "what was said before is forgotten"
     talk(monkeypatch, parrot, "/reset", "he")
     assert len(parrot.heard[-1]) == 2
     assert chat.system == "be long"
+
+
+def test_an_unknown_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, chat = talk(monkeypatch, Parrot([]), "/rest")
+    assert "no command /rest" in shown and "/reset" in shown
+    assert [m["role"] for m in chat.messages] == ["system"]
