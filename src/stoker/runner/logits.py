@@ -18,8 +18,8 @@ import torch
 from stoker.core.plan import SampleSpec
 from stoker.kernels.ops import Array
 
-LARGEST = 1e30
-"""A tiny repetition_penalty may take a logit past float32, and infinity cannot be drawn from."""
+SMALLEST_PENALTY = 1e-30
+"""What repetition_penalty is at least: float32 makes infinity or NaN of logits by smaller ones."""
 
 
 def needs_adjusting(spec: SampleSpec) -> bool:
@@ -43,16 +43,13 @@ def adjust(row: Array, spec: SampleSpec) -> None:
     if spec.banned_token_ids:
         row[_known(spec.banned_token_ids, row)[0]] = -torch.inf
     if params.repetition_penalty != 1.0:
+        penalty = max(params.repetition_penalty, SMALLEST_PENALTY)
         # Marks instead of a sort: the whole context is gone through for every token.
         is_seen = np.zeros(row.shape[0], dtype=np.bool_)
         is_seen[np.asarray(spec.history, dtype=np.int32)] = True
         ids = torch.from_numpy(np.flatnonzero(is_seen))
         seen = row[ids]
-        row[ids] = torch.where(
-            seen > 0,
-            (seen / params.repetition_penalty).clamp(max=LARGEST),
-            seen * params.repetition_penalty,
-        )
+        row[ids] = torch.where(seen > 0, seen / penalty, seen * penalty)
     if params.frequency_penalty or params.presence_penalty:
         output = np.asarray(spec.history[spec.num_prompt_tokens :], dtype=np.int32)
         seen_ids, counts = np.unique(output, return_counts=True)

@@ -85,6 +85,8 @@ def test_ids_outside_the_vocabulary_are_no_error() -> None:
 
 
 def test_the_smallest_repetition_penalty_leaves_numbers_to_draw_from() -> None:
-    row = _adjusted([2.0, -2.0, 1.0], _spec(replace(PLAIN, repetition_penalty=5e-324), (0, 1)))
-    assert all(map(math.isfinite, row))
+    params = replace(PLAIN, repetition_penalty=5e-324)
+    row = _adjusted([2.0, -2.0, 1.0, 5.0], _spec(params, (0, 1, 3), banned_token_ids=(3,)))
+    assert all(map(math.isfinite, row[:3]))
     assert max(row) == row[0]
+    assert row[3] == -math.inf

@@ -69,13 +69,11 @@ def test_a_broken_row_fails_its_sequence_alone(bad: float) -> None:
 def test_a_request_that_leaves_no_token_fails_alone(temperature: float) -> None:
     params = SamplingParams(temperature=temperature)
     nothing = _seq("a", params, banned_token_ids=(0, 1))
-    overflow = _seq("b", replace(params, repetition_penalty=1e-39))
+    tiny = _seq("b", replace(params, repetition_penalty=5e-324), banned_token_ids=(0,))
     good = _seq("c", GREEDY)
-    a, b, c = draw(
-        ReferenceOps(), torch.tensor([[0.5, 1.0]]).repeat(3, 1), [nothing, overflow, good]
-    )
-    assert a.error is not None and "bias and penalties" in a.error
-    assert b.error is not None and b.token_ids == ()
+    a, b, c = draw(ReferenceOps(), torch.tensor([[0.5, 1.0]]).repeat(3, 1), [nothing, tiny, good])
+    assert a.error is not None and "bias and penalties" in a.error and a.token_ids == ()
+    assert b.token_ids == (1,) and b.error is None
     assert c.token_ids == (1,)
 
 
