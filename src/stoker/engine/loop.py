@@ -109,7 +109,7 @@ class EngineLoop:
                 self._send(self._core.step())
             elif self._unchecked:
                 self._unchecked = False
-                self._core.check_integrity()
+                self._core.check_totals()
 
     def _drain_inbox(self) -> bool:
         """Handle all messages that are there, waiting for one while idle; True after a Stop."""

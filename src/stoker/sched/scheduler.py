@@ -181,14 +181,19 @@ class Scheduler:
         )
 
     def check_integrity(self) -> None:
-        """Raise PageAccountingError unless every page is accounted for; O(pages).
-
-        Without requests no page is held, which the manager alone cannot know.
-        """
+        """Raise PageAccountingError unless every page is accounted for; O(pages)."""
         self._memory.check_integrity()
-        held = self._memory.stats.held
-        if held and not self._by_id and not self._in_flight:
-            raise PageAccountingError(f"{held} pages are held, but there are no requests")
+        self.check_totals()
+
+    def check_totals(self) -> None:
+        """The part of `check_integrity` that is O(1), for idle time: pages add up, and without
+        requests none is held, which the manager alone cannot know.
+        """
+        stats = self._memory.stats
+        if stats.free + stats.cached + stats.held + stats.leased != stats.total:
+            raise PageAccountingError(f"pages do not add up: {stats}")
+        if stats.held and not self._by_id and not self._in_flight:
+            raise PageAccountingError(f"{stats.held} pages are held, but there are no requests")
 
     def _seq_step(self, seq: Sequence, num_tokens: int) -> SeqStep:
         end = seq.num_computed + num_tokens

@@ -87,4 +87,4 @@ def test_a_keyboard_interrupt_leaves_nothing_behind() -> None:
             interrupt,
         )
     assert not core.has_work
-    core.check_integrity()
+    core.check_totals()

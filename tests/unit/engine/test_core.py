@@ -28,7 +28,7 @@ def run(core: EngineCore, *requests: Request) -> dict[str, list[TokenEvent]]:
     while core.has_work:
         for event in core.step():
             events.setdefault(event.request_id, []).append(event)
-    core.check_integrity()
+    core.check_totals()
     return events
 
 
@@ -101,7 +101,7 @@ def test_a_step_that_is_interrupted_ends_its_sequences_and_the_core_goes_on(
         with pytest.raises(KeyboardInterrupt):
             core.step()
     assert not core.has_work
-    core.check_integrity()
+    core.check_totals()
     assert len(tokens(run(core, request("b"))["b"])) == 4
 
 
@@ -119,7 +119,7 @@ def test_abort_frees_every_page_at_once(steps: int) -> None:
     assert [e.finish_reason for e in core.abort(["a", "unknown"])] == [FinishReason.ABORT]
     assert core.stats.pages_held == 0
     assert not core.has_work
-    core.check_integrity()
+    core.check_totals()
 
 
 def test_stats_count_what_was_done() -> None:

@@ -14,7 +14,9 @@ from tests.support.engine import ROOT
 
 def test_names_load_on_first_use() -> None:
     assert stoker.SamplingParams is SamplingParams
-    assert {"LLM", "SamplingParams", "__version__"} <= set(dir(stoker))
+    for name in stoker.__all__:
+        assert getattr(stoker, name) is not None
+        assert name in dir(stoker)
     with pytest.raises(AttributeError, match="nothing"):
         _ = stoker.nothing
 
