@@ -1,7 +1,8 @@
 """Stoker: an open inference engine for large language models.
 
-`from stoker import LLM, SamplingParams` is the Python API. Names load on first use, so that
-`import stoker` alone brings neither PyTorch nor a model.
+`from stoker import LLM, SamplingParams` is the Python API, with `EngineConfig` for `LLM(config=…)`
+and `StokerError` for what it raises. Names load on first use, so that `import stoker` alone brings
+neither PyTorch nor a model.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stoker.core.config import EngineConfig
+    from stoker.core.errors import StokerError
     from stoker.core.request import SamplingParams
     from stoker.engine.llm import LLM
 
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "EngineConfig", "SamplingParams", "StokerError", "__version__"]
 
-_HOME = {"LLM": "stoker.engine.llm", "SamplingParams": "stoker.core.request"}
+_HOME = {
+    "LLM": "stoker.engine.llm",
+    "EngineConfig": "stoker.core.config",
+    "SamplingParams": "stoker.core.request",
+    "StokerError": "stoker.core.errors",
+}
 
 
 def __getattr__(name: str) -> Any:

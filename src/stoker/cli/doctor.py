@@ -18,6 +18,7 @@ from stoker.engine.machine import machine_facts
 from stoker.sched.admission import max_request_tokens
 from stoker.text.tokenizer import Tokenizer, load_tokenizer
 from stoker.weights.checkpoint import Checkpoint, open_checkpoint
+from stoker.weights.contract import resident_bytes
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def run(args: Namespace) -> int:
     config = read_options(EngineConfig, args)
     try:
         checkpoint = open_checkpoint(config.model, config.revision)
-        limits = resolve(config, checkpoint.config, checkpoint.nbytes, machine)
+        weight_bytes = resident_bytes(checkpoint, config.kernels)
+        limits = resolve(config, checkpoint.config, weight_bytes, machine)
         tokenizer = load_tokenizer(checkpoint.tokenizer)
     except StokerError as error:
         console.print(f"Model: {error.message}", style="red")

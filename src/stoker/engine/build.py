@@ -15,6 +15,7 @@ from stoker.memory.manager import MemoryManager
 from stoker.runner.factory import build_runner
 from stoker.sched.scheduler import Scheduler
 from stoker.weights.checkpoint import Checkpoint, open_checkpoint
+from stoker.weights.contract import resident_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,15 @@ def build_engine(config: EngineConfig, report: Callable[[int, int], None]) -> Bu
         StartupError: the model cannot be loaded or an option contradicts it.
     """
     checkpoint = open_checkpoint(config.model, config.revision)
-    limits = resolve(config, checkpoint.config, checkpoint.nbytes, machine_facts())
+    weight_bytes = resident_bytes(checkpoint, config.kernels)
+    limits = resolve(config, checkpoint.config, weight_bytes, machine_facts())
     runner = build_runner(checkpoint, config, limits, report)
     memory = MemoryManager(
         limits.kv, limits.num_pages, config.prefix_caching, _cache_domain(checkpoint, limits)
     )
     eos_token_ids = frozenset(checkpoint.generation.eos_token_ids)
     scheduler = Scheduler(limits, memory, eos_token_ids, time.time)
-    info = engine_info(limits, checkpoint.nbytes, config.kernels)
+    info = engine_info(limits, weight_bytes, config.kernels)
     return BuiltEngine(EngineCore(scheduler, runner), info, checkpoint)
 
 

@@ -115,6 +115,8 @@ class Supervisor:
                         error = message.error
                     elif isinstance(message, Ready):
                         self._ready_at = time.monotonic()
+                        if first_ready.done():
+                            logger.info("the engine is ready again")
                     self._on_message(message)
                     if self.ready and not first_ready.done():
                         first_ready.set_result(None)

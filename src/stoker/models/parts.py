@@ -17,7 +17,7 @@ from stoker.layers.mlp import GatedMLP
 from stoker.layers.norm import RMSNorm
 from stoker.layers.rotary import cos_sin_table
 from stoker.weights.contract import Checkpoint
-from stoker.weights.formats import FloatWeight, Int4Weight, Int8Weight, Weight
+from stoker.weights.formats import Weight
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all, from any thread, one call at a time."""
@@ -117,17 +117,6 @@ class Parts:
     def _count(self, weight: Weight) -> None:
         total = self._checkpoint.nbytes
         with self._lock:
-            self._loaded += _nbytes(weight)
-            # A weight may be larger here than in its file; the bar must not overrun.
+            self._loaded += weight.nbytes
+            # A rare type may turn out larger than was foreseen; the bar must not overrun.
             self._progress(min(self._loaded, total), total)
-
-
-def _nbytes(weight: Weight) -> int:
-    match weight:
-        case FloatWeight():
-            return weight.data.nbytes
-        case Int4Weight():
-            return weight.q.nbytes + weight.scale.nbytes + weight.minimum.nbytes
-        case Int8Weight():
-            minimum = 0 if weight.minimum is None else weight.minimum.nbytes
-            return weight.q.nbytes + weight.scale.nbytes + minimum

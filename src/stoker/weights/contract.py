@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from stoker.core.config import KernelName
 from stoker.core.model import GenerationDefaults, ModelConfig
 from stoker.weights.formats import Weight
 
@@ -55,8 +56,12 @@ class Checkpoint(Protocol):
     def tokenizer(self) -> TokenizerSource: ...
 
     @property
+    def num_weights(self) -> int:
+        """Numbers in all tensors."""
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of the model's tensors in their files."""
+        """Bytes that all tensors take in memory, in the formats of `weights.formats`."""
 
     def names(self) -> list[str]:
         """The tensors there are, by their Hugging Face names, sorted."""
@@ -68,3 +73,8 @@ class Checkpoint(Protocol):
         factor really applied, float32 where that is not what the file holds. CheckpointError,
         naming the tensor, if it is missing, of a shape that the config rules out, or unreadable.
         """
+
+
+def resident_bytes(checkpoint: Checkpoint, kernels: KernelName) -> int:
+    """Memory that a kernel set takes for the weights: the reference set unpacks all to float32."""
+    return 4 * checkpoint.num_weights if kernels == "reference" else checkpoint.nbytes

@@ -30,6 +30,10 @@ class FloatWeight:
     def shape(self) -> tuple[int, ...]:
         return self.data.shape
 
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class Int4Weight:
@@ -48,6 +52,10 @@ class Int4Weight:
     def shape(self) -> tuple[int, ...]:
         return self.q.shape[0], self.q.shape[1] * 2
 
+    @property
+    def nbytes(self) -> int:
+        return self.q.nbytes + self.scale.nbytes + self.minimum.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class Int8Weight:
@@ -65,6 +73,11 @@ class Int8Weight:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.q.shape
+
+    @property
+    def nbytes(self) -> int:
+        minimum = 0 if self.minimum is None else self.minimum.nbytes
+        return self.q.nbytes + self.scale.nbytes + minimum
 
 
 Weight = FloatWeight | Int4Weight | Int8Weight

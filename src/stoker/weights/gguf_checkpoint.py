@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from stoker.weights.contract import GGUFTokenizer
 from stoker.weights.formats import FloatWeight, Weight
 from stoker.weights.gguf_config import generation_defaults, model_config
 from stoker.weights.gguf_file import GGUFFile, GGUFTensor
-from stoker.weights.gguf_quants import convert, to_float
+from stoker.weights.gguf_quants import bytes_per_weight, convert, to_float
 from stoker.weights.identity import content_revision
 from stoker.weights.shapes import check_shape
 
@@ -57,6 +58,7 @@ class GGUFCheckpoint:
     config: ModelConfig
     generation: GenerationDefaults
     tokenizer: GGUFTokenizer
+    num_weights: int
     nbytes: int
     file: GGUFFile
     stored: dict[str, str]
@@ -121,10 +123,17 @@ def open_gguf(path: Path) -> GGUFCheckpoint:
         tokenizer=GGUFTokenizer(
             {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
         ),
-        nbytes=sum(file.tensors[name].nbytes for name in stored.values()),
+        num_weights=sum(math.prod(file.tensors[name].shape) for name in stored.values()),
+        nbytes=sum(_memory(file.tensors[name]) for name in stored.values()),
         file=file,
         stored=stored,
     )
+
+
+def _memory(tensor: GGUFTensor) -> int:
+    """Bytes of what `weight` will make of it; vectors become float32."""
+    numbers = math.prod(tensor.shape)
+    return 4 * numbers if len(tensor.shape) == 1 else int(numbers * bytes_per_weight(tensor.kind))
 
 
 def half_split(rows: int, heads: int) -> NDArray[np.intp]:

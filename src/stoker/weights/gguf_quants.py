@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 from gguf import quants
+from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 
@@ -42,6 +43,14 @@ def convert(rows: Bytes, kind: Kind) -> Weight:
         group = q.shape[1] // scale.shape[1]
         return Int8Weight(q, scale, rest[0] if rest else None, 16 if group == 16 else 32)
     return smallest_float(quants.dequantize(rows, kind))
+
+
+def bytes_per_weight(kind: Kind) -> float:
+    """Of what `convert` makes of a type; float32 for one that no small format is known to hold."""
+    if kind in INT4 or kind in INT8:
+        size, stored = GGML_QUANT_SIZES[kind]
+        return convert(np.zeros((1, stored), np.uint8), kind).nbytes / size
+    return np.dtype(_FLOATS[kind][1]).itemsize if kind in _FLOATS else 4
 
 
 def to_float(rows: Bytes, kind: Kind) -> NDArray[np.float32]:

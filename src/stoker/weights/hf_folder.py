@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class FolderCheckpoint:
     config: ModelConfig
     generation: GenerationDefaults
     tokenizer: HubTokenizer
+    num_weights: int
     nbytes: int
     stored: dict[str, tuple[SafetensorsFile, str]]
 
@@ -71,6 +73,7 @@ def open_folder(path: Path, name: str | None = None) -> FolderCheckpoint:
         config=parsed,
         generation=generation_defaults(config, generation, _tokenizer_eos(path)),
         tokenizer=HubTokenizer(path),
+        num_weights=sum(math.prod(file.tensors[key].shape) for file, key in stored.values()),
         nbytes=sum(
             file.tensors[key].end - file.tensors[key].start for file, key in stored.values()
         ),

@@ -48,7 +48,7 @@ def settle(machine: Machine = MACHINE, weights: int = GIB, **options: Any) -> Li
 def test_defaults_come_from_model_and_machine() -> None:
     found = settle()
     assert (found.vocab_size, found.max_model_len, found.max_num_seqs) == (49152, 8192, 64)
-    assert (found.max_num_batched_tokens, found.threads) == (512, 2)
+    assert (found.max_num_batched_tokens, found.threads) == (128, 2)
     assert found.num_pages == 7 * GIB // 2 // found.kv.page_bytes
 
 
@@ -60,14 +60,21 @@ def test_pages_that_no_traffic_could_fill_are_not_taken() -> None:
 def test_explicit_numbers_win() -> None:
     found = settle(max_model_len=100, max_num_seqs=3, num_pages=77, threads=5)
     assert (found.max_model_len, found.num_pages, found.threads) == (100, 77, 5)
-    assert found.max_num_batched_tokens == 100
+    assert settle(max_num_batched_tokens=100, max_num_seqs=3).max_num_batched_tokens == 100
     by_size = settle(kv_cache_gib=0.5)
     assert by_size.num_pages == GIB // 2 // by_size.kv.page_bytes
 
 
 def test_the_budget_grows_to_hold_a_token_of_every_sequence() -> None:
     assert settle(max_num_seqs=600).max_num_batched_tokens == 600
-    assert settle(max_model_len=4).max_num_batched_tokens == 64
+
+
+def test_a_larger_model_takes_smaller_steps_and_more_cores_take_larger_ones() -> None:
+    roomy = Machine(free_memory=512 * GIB, physical_cores=2)
+    sizes = [GIB // 10, GIB // 2, GIB, 100 * GIB]
+    budgets = [settle(roomy, weights=size).max_num_batched_tokens for size in sizes]
+    assert budgets == [512, 256, 128, 64]
+    assert settle(threads=4).max_num_batched_tokens == 256
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 
 from stoker.weights.formats import FloatWeight, Int4Weight, Int8Weight
-from stoker.weights.gguf_quants import convert, smallest_float
+from stoker.weights.gguf_blocks import INT4, INT8
+from stoker.weights.gguf_quants import bytes_per_weight, convert, smallest_float
 from tests.support.checkpoints import dequantised
 
 KEPT = {
@@ -144,3 +145,13 @@ def test_smallest_exact_float(values, format_):
 def test_a_type_the_package_cannot_read_is_refused():
     with pytest.raises(NotImplementedError):
         convert(random_rows(Kind.Q8_K), Kind.Q8_K)
+
+
+@pytest.mark.parametrize(
+    "kind", [*INT4, *INT8, Kind.F32, Kind.F16, Kind.BF16], ids=lambda k: k.name
+)
+def test_the_foreseen_size_is_the_real_one(kind: Kind) -> None:
+    per_block, stored = GGML_QUANT_SIZES[kind]
+    blocks = 512 // per_block
+    rows = np.zeros((3, blocks * stored), np.uint8)
+    assert convert(rows, kind).nbytes == 3 * 512 * bytes_per_weight(kind)
