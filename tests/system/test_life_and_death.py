@@ -35,7 +35,11 @@ async def works(client: EngineClient) -> bool:
         return False
 
 
-def test_a_killed_engine_ends_streams_fails_health_and_comes_back() -> None:
+def test_a_killed_engine_ends_streams_fails_health_and_comes_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "stoker.engine.supervisor")
+
     async def scenario() -> None:
         async with scripted_client(Scenario(delay_s=0.01)) as client:
             client.check_health()
@@ -58,6 +62,9 @@ def test_a_killed_engine_ends_streams_fails_health_and_comes_back() -> None:
             assert client.engine_pid != first
 
     asyncio.run(scenario())
+    down, up = (record.getMessage() for record in caplog.records)
+    assert "SIGKILL" in down and "starting it again" in down
+    assert up == "the engine is ready again"
 
 
 @pytest.mark.parametrize("prompt", [[DIE], [RAISE]], ids=["dies in a step", "fails three steps"])
