@@ -16,9 +16,11 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from stoker.api.state import AppState
 from stoker.core.config import ServeConfig
@@ -45,6 +47,7 @@ class HttpServer:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
+                http=_Connection,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -109,6 +112,27 @@ async def serve(app: FastAPI, config: ServeConfig, on_ready: Callable[[str], Non
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+class _Connection(HttpToolsProtocol):
+    """uvicorn's, with the request that runs told when the client leaves.
+
+    uvicorn tells the one that it parsed last; with pipelined requests that is another one, and the
+    one that runs would compute its whole answer for nobody.
+    """
+
+    _answering: RequestResponseCycle | None = None
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
 
 class _Uvicorn(uvicorn.Server):

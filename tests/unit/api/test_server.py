@@ -137,3 +137,18 @@ def test_a_closed_connection_aborts_in_the_engine() -> None:
             httpx.post(server.url + CHAT, json={"messages": HI}, timeout=0.2)
         wait_for(lambda: api.engine.calls[1].is_aborted, 1.0)
         assert len(api.state.in_flight) == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_closed_connection_aborts_also_before_pipelined_requests(stream: bool) -> None:
+    api = slow_api(2000)
+    body = json.dumps({"messages": HI, "stream": stream}).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with serving(api) as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(request * 3)
+            wait_for(lambda: api.engine.calls)
+        wait_for(lambda: not api.state.in_flight)
+        assert len(api.engine.calls) == 1
