@@ -10,7 +10,7 @@ from pathlib import Path
 from stoker.api.app import build_app
 from stoker.api.server import serve
 from stoker.cli.options import add_options, doc_of, read_options
-from stoker.core.config import EngineConfig, ServeConfig
+from stoker.core.config import EngineConfig, ServeConfig, check_serving
 from stoker.core.errors import ConfigError
 from stoker.engine.bars import LoadBar
 from stoker.engine.client import EngineClient
@@ -33,6 +33,7 @@ def run(args: Namespace) -> int:
 
 
 async def _serve(engine_config: EngineConfig, config: ServeConfig) -> None:
+    check_serving(config)
     checkpoint = open_checkpoint(engine_config.model, engine_config.revision)
     tokenizer = load_tokenizer(checkpoint.tokenizer)
     bar = LoadBar()

@@ -69,6 +69,15 @@ class ServeConfig:
     chat_template: str | None = option(None, "Jinja file to use instead of the model's template")
 
 
+def check_serving(config: ServeConfig) -> None:
+    """Raises ConfigError for a number that no server can work with."""
+    least = {"drain_timeout_s": 0, "health_timeout_s": 1, "max_body_mib": 1}
+    for name, low in least.items():
+        value = getattr(config, name)
+        if not value >= low:  # NaN compares to nothing
+            raise ConfigError(f"{name} is {value}, but must be at least {low}", param=name)
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What `resolve` needs to know of the machine, in bytes and cores."""

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from stoker.cli.main import main
 from stoker.cli.serve import _greet
 
 
@@ -21,3 +22,15 @@ def test_the_line_to_try_can_be_pasted(
     assert words[0] == "curl"
     assert words[1].endswith("/v1/chat/completions" if chat else "/v1/completions")
     assert ("authorization: Bearer YOUR_API_KEY" in words) == key
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--max-body-mib", "0"), ("--drain-timeout-s", "-1"), ("--health-timeout-s", "nan")],
+)
+def test_a_number_that_cannot_work_is_one_line(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", flag, value]) == 2
+    name = flag.strip("-").replace("-", "_")
+    assert capsys.readouterr().err.startswith(f"stoker: {name} is {value}")
