@@ -109,15 +109,16 @@ def main() -> None:
         report(1, 2)
         time.sleep(scenario.load_s)
         report(2, 2)
-        return build_scripted(scenario, config.prefix_caching)
+        return build_scripted(scenario, config)
 
     sys.exit(run_engine(build))
 
 
 def build_scripted(
-    scenario: Scenario, prefix_caching: bool = True
+    scenario: Scenario, config: EngineConfig | None = None
 ) -> tuple[EngineCore, EngineInfo]:
     """The core of a scripted engine, in this process."""
+    config = config or EngineConfig()
     limits = Limits(
         kv=LAYOUT,
         num_pages=scenario.num_pages,
@@ -127,10 +128,10 @@ def build_scripted(
         max_num_batched_tokens=scenario.max_num_batched_tokens,
         threads=1,
     )
-    memory = MemoryManager(LAYOUT, scenario.num_pages, prefix_caching, "scripted")
+    memory = MemoryManager(LAYOUT, scenario.num_pages, config.prefix_caching, "scripted")
     scheduler = Scheduler(limits, memory, frozenset({EOS}), time.time)
     core = EngineCore(scheduler, FaultyRunner(scenario))
-    return core, engine_info(limits, weight_bytes=0, kernels="scripted")
+    return core, engine_info(limits, config, weight_bytes=0)
 
 
 @dataclass

@@ -132,6 +132,7 @@ class FakeEngine:
             num_pages=64,
             page_size=16,
             max_request_tokens=1024,
+            max_choices=1024,
             max_num_seqs=8,
             max_num_batched_tokens=64,
             weight_bytes=0,

@@ -15,8 +15,6 @@ from stoker.core.errors import InvalidRequest
 
 router = APIRouter(tags=["generation"])
 
-MAX_CHOICES_OF_ALL_PROMPTS = 1024
-
 
 @router.post(
     "/v1/completions",
@@ -28,12 +26,12 @@ async def create_completion(body: CompletionRequest, request: Request, state: St
     state.check_model(body.model)
     state.check_accepting()
     params = completion_params(body, state.defaults)
-    choices = len(body.prompt) * params.n
-    if choices > MAX_CHOICES_OF_ALL_PROMPTS:
+    choices, room = len(body.prompt) * params.n, state.engine.info.max_choices
+    if choices > room:
         raise InvalidRequest(
-            f"{len(body.prompt)} prompts with n = {params.n} make {choices} choices, but one "
-            f"request may have {MAX_CHOICES_OF_ALL_PROMPTS}",
-            param="n",
+            f"{len(body.prompt)} prompts with n = {params.n} make {choices} choices, but this "
+            f"server takes at most {room} at once",
+            param="prompt" if len(body.prompt) > room else "n",
         )
     prompts = await encode_texts(state, body.prompt, add_special_tokens=True)
     job = Job(

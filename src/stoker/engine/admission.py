@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from stoker.core.config import Limits
+from stoker.core.config import EngineConfig, Limits
 from stoker.core.errors import InvalidRequest
 from stoker.core.model import PAGE_SIZE
 from stoker.core.request import Request, SamplingParams
@@ -14,7 +14,7 @@ from stoker.engine.wire import EngineInfo
 from stoker.sched.admission import max_request_tokens
 
 
-def engine_info(limits: Limits, weight_bytes: int, kernels: str) -> EngineInfo:
+def engine_info(limits: Limits, config: EngineConfig, weight_bytes: int) -> EngineInfo:
     """What an engine with these limits tells its clients about itself."""
     return EngineInfo(
         vocab_size=limits.vocab_size,
@@ -23,9 +23,10 @@ def engine_info(limits: Limits, weight_bytes: int, kernels: str) -> EngineInfo:
         page_size=PAGE_SIZE,
         max_request_tokens=max_request_tokens(limits),
         max_num_seqs=limits.max_num_seqs,
+        max_choices=limits.max_num_seqs + config.max_queue,
         max_num_batched_tokens=limits.max_num_batched_tokens,
         weight_bytes=weight_bytes,
-        kernels=kernels,
+        kernels=config.kernels,
     )
 
 

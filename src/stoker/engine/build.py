@@ -40,7 +40,7 @@ def build_engine(config: EngineConfig, report: Callable[[int, int], None]) -> Bu
     )
     eos_token_ids = frozenset(checkpoint.generation.eos_token_ids)
     scheduler = Scheduler(limits, memory, eos_token_ids, time.time)
-    info = engine_info(limits, weight_bytes, config.kernels)
+    info = engine_info(limits, config, weight_bytes)
     return BuiltEngine(EngineCore(scheduler, runner), info, checkpoint)
 
 

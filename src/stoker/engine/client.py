@@ -68,7 +68,6 @@ class EngineClient:
     ) -> None:
         """`on_progress(done, total)` is called in bytes while a model loads."""
         self._tokenizer = tokenizer
-        self._max_queue = config.max_queue
         self._health_timeout_s = health_timeout_s
         self._on_progress = on_progress
         self._supervisor = Supervisor(config, command, self._receive, self._lose)
@@ -151,7 +150,7 @@ class EngineClient:
 
     def _check_room(self, num_choices: int) -> None:
         self._check_ready()
-        room = self.info.max_num_seqs + self._max_queue
+        room = self.info.max_choices
         if num_choices > room:
             raise InvalidRequest(
                 f"n is {num_choices}, but this server takes at most {room} choices at once",

@@ -49,6 +49,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_request_tokens: int
     """Longest prompt + output that the KV pool could ever hold."""
     max_num_seqs: int
+    max_choices: int
+    """Most choices, running and waiting, that may be in flight."""
     max_num_batched_tokens: int
     weight_bytes: int
     kernels: str

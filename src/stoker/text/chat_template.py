@@ -95,7 +95,8 @@ class ChatTemplate:
             variables=variables,
         )
         try:
-            return self._tokenizer.encode(text, add_special_tokens=True)
+            # The template is the whole prompt: where it writes no BOS, the model wants none.
+            return self._tokenizer.encode(text, add_special_tokens=False)
         except InvalidRequest as error:
             raise InvalidRequest(f"messages: {error.message}", param="messages") from error
 

@@ -80,3 +80,11 @@ def test_too_many_choices_of_all_prompts() -> None:
     message = error_of(answer)["message"]
     assert "2000" in message
     assert "1024" in message
+
+
+def test_more_choices_than_the_server_ever_takes_are_refused_for_good() -> None:
+    answer = Api().complete(prompt=["a"] * 513, n=2)
+    assert answer.status_code == 400
+    error = error_of(answer)
+    assert error["param"] == "n"
+    assert "1026" in error["message"] and "1024" in error["message"]
