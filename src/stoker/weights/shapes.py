@@ -11,6 +11,9 @@ import re
 from stoker.core.errors import CheckpointError
 from stoker.core.model import ModelConfig
 
+MAX_HEAD_DIM = 4096
+"""Far above any model's. RoPE tables grow with it before a tensor's shape can contradict it."""
+
 _LAYER = re.compile(r"model\.layers\.(\d+)\.(?:[a-z_]+\.)?([a-z_]+)\.(weight|bias)")
 _OTHER = re.compile(r"(?:model\.)?(embed_tokens|lm_head|norm)\.(weight|bias)")
 
@@ -31,6 +34,10 @@ def check_heads(config: ModelConfig, where: str) -> ModelConfig:
         raise CheckpointError(
             f"{where}: {config.num_heads} attention heads cannot share "
             f"{config.num_kv_heads} KV heads"
+        )
+    if config.head_dim > MAX_HEAD_DIM:
+        raise CheckpointError(
+            f"{where}: head_dim is {config.head_dim}, but at most {MAX_HEAD_DIM} is supported"
         )
     if config.head_dim % 2:
         raise CheckpointError(f"{where}: head_dim is {config.head_dim}, which RoPE cannot halve")

@@ -249,3 +249,8 @@ def test_numbers_that_no_model_has_are_refused_before_anything_grows_with_them(k
     for architecture in ("LlamaForCausalLM", "MistralForCausalLM", "Gemma3ForCausalLM"):
         with pytest.raises(CheckpointError, match=f"{key} is .* more than any model has"):
             read(architecture, **{key: value})
+
+
+def test_a_head_wider_than_any_is_refused():
+    with pytest.raises(CheckpointError, match="head_dim is 1048576, but at most 4096"):
+        read("LlamaForCausalLM", head_dim=2**20)
