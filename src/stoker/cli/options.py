@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import math
 import types
 import typing
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any, Literal, TypeVar
 
 Config = TypeVar("Config")
@@ -58,4 +58,13 @@ def _reader(hint: Any) -> dict[str, Any]:
         return {"choices": typing.get_args(hint)}
     if typing.get_origin(hint) is tuple:
         return {"action": "append", "metavar": "TEXT"}
-    return {"type": hint, "metavar": {int: "N", float: "X", str: "TEXT"}[hint]}
+    kind = _finite if hint is float else hint
+    return {"type": kind, "metavar": {int: "N", float: "X", str: "TEXT"}[hint]}
+
+
+def _finite(text: str) -> float:
+    """Options go to the engine process as JSON, which has no NaN: it would arrive as not given."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ArgumentTypeError(f"{text} is not a finite number")
+    return value

@@ -50,3 +50,14 @@ def test_a_wrong_flag_ends_with_code_2(argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as exit_info:
         parse(EngineConfig, *argv)
     assert exit_info.value.code == 2
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
+def test_a_number_that_json_cannot_carry_is_refused(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = ArgumentParser()
+    add_options(parser, EngineConfig)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--kv-cache-gib", value])
+    assert "not a finite number" in capsys.readouterr().err
