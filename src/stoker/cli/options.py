@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import math
 import types
 import typing
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Any, Literal, TypeVar
 
 Config = TypeVar("Config")
@@ -66,5 +67,5 @@ def _finite(text: str) -> float:
     """Options go to the engine process as JSON, which has no NaN: it would arrive as not given."""
     value = float(text)
     if not math.isfinite(value):
-        raise ArgumentTypeError(f"{text} is not a finite number")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
     return value
