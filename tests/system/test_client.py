@@ -186,7 +186,7 @@ def test_a_closed_client_takes_no_requests() -> None:
         async with scripted_client(Scenario()) as client:
             await client.close()
             assert not client.ready
-            with pytest.raises(EngineDead, match="not ready"):
+            with pytest.raises(EngineDead, match="started again"):
                 await text_of(client, b"b", LONG)
 
     asyncio.run(scenario())

@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
     completions = llm.generate(prompts, params, progress=sys.stderr.isatty())
     for prompt, completion in zip(prompts, completions, strict=True):
         if args.json:
-            print(json.dumps({"prompt": prompt} | asdict(completion)))
+            print(json.dumps({"prompt": prompt} | asdict(completion), ensure_ascii=False))
         else:
             print(prompt + completion.choices[0].text)
     return 0

@@ -19,6 +19,8 @@ GIB = 1024**3
 MIN_BUDGET, MAX_BUDGET = 64, 512
 """Bounds of the default token budget. Wider steps gain no speed on a CPU."""
 
+MAX_THREADS = 1024
+
 STEP_WORK = 64 * GIB
 """Tokens x bytes of weights that one core gets through in about a second, at 4 to 8 bits a weight:
 an order of magnitude (a Zen 3 core does 150 to 250 G operations a second)."""
@@ -150,6 +152,10 @@ def _check_ranges(config: EngineConfig) -> None:
         value = getattr(config, name)
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}, but must be at least 1", param=name)
+    if (config.threads or 0) > MAX_THREADS:
+        raise ConfigError(
+            f"threads is {config.threads}, but must be at most {MAX_THREADS}", param="threads"
+        )
     if config.max_queue < 0:
         raise ConfigError(
             f"max_queue is {config.max_queue}, but must be at least 0", param="max_queue"

@@ -163,9 +163,11 @@ class EngineClient:
             )
 
     def _check_ready(self) -> None:
-        if not self._supervisor.ready:
-            again = "" if self._info is None else "it ended and is being started again: "
-            raise EngineDead(f"the engine is not ready; {again}try again in a moment")
+        if self._supervisor.ready:
+            return
+        if self._info is None:
+            raise EngineDead("the model is being loaded; try again in a moment", code="loading")
+        raise EngineDead("the engine ended and is being started again; try again in a moment")
 
     def _submit(self, requests: list[Request], stream: OutputStream) -> None:
         for request in requests:

@@ -48,7 +48,9 @@ class SafetensorsFile:
             self.header = data[:split].tobytes()
             entries = json.loads(self.header[8:])
         except (SafetensorError, OSError, ValueError) as error:
-            raise CheckpointError(f"{path} is not a readable safetensors file: {error}") from error
+            raise CheckpointError(
+                f"{path} is truncated or not a safetensors file: {error}"
+            ) from error
         self.path = path
         self.body: NDArray[np.uint8] = data[split:]
         self.tensors = {

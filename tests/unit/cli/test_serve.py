@@ -26,7 +26,7 @@ def test_the_line_to_try_can_be_pasted(
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("--max-body-mib", "0"), ("--drain-timeout-s", "-1"), ("--health-timeout-s", "nan")],
+    [("--max-body-mib", "0"), ("--drain-timeout-s", "-1"), ("--health-timeout-s", "-1")],
 )
 def test_a_number_that_cannot_work_is_one_line(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
