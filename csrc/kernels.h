@@ -27,6 +27,23 @@ struct WeightView {
 
 struct Embed { const int32_t* ids; int64_t T; WeightView table; float scale; float* out; };
 struct Linear { const float* x; int64_t M; WeightView weight; const float* bias; float* out; };
+
+// Rows as linears read them: float32, or codes with scales (isa/quantize.h) in a layout that suits
+// the weight. One set of rows may be wanted in several codes; null where one is not.
+enum class Code : uint8_t { f32, i8, i16, i16_halves };
+inline constexpr int CODES = 4;
+struct Operand { void* at[CODES]; };
+
+// Makes an operand of M rows: of x itself, of rms_norm(x) or of activation(x) * y.
+enum class Source : uint8_t { rows, rms_norm, silu_glu, gelu_glu };
+struct Prepare { Source source; const float* x; const float* y; const float* weight; float eps;
+                 int64_t M, K; Operand out; };
+
+// Several linears over the same M rows: out = x weight^T + bias, added to `residual` where there is
+// one (which may be `out` itself).
+struct Part { WeightView weight; const float* bias; const float* residual; float* out; };
+struct Product { Operand x; int64_t M, K; const Part* parts; int64_t count; };
+
 struct RmsNorm { const float* x; const float* weight; int64_t M, K; float eps; float* out; };
 struct Glu { const float* gate; const float* up; int64_t n; bool gelu; float* out; };
 struct Add { const float* x; const float* y; int64_t n; float* out; };
@@ -47,16 +64,19 @@ struct RowMap {
   int64_t T, B, max_pages;
 };
 
+// Heads are normalised before rotation where q_norm and k_norm are not null.
 struct Rope { const float* q; const float* k; const float* v; const float* cos_sin;
-              RowMap rows; KV kv; int64_t heads; float* q_out; };
+              RowMap rows; KV kv; int64_t heads; const float* q_norm; const float* k_norm;
+              float q_eps, k_eps; float* q_out; };
 struct Attention { const float* q; RowMap rows; KV kv; int64_t heads; float scale;
                    int64_t window;  // 0: none
                    float* out; };
 
 struct KernelTable {
   void (*embed)(Team&, const Embed&);
-  void (*linear_float)(Team&, const Linear&);
-  void (*linear_int)(Team&, const Linear&);
+  void (*linear)(Team&, const Linear&);
+  void (*prepare)(Team&, const Prepare&);
+  void (*product)(Team&, const Product&);
   void (*rms_norm)(Team&, const RmsNorm&);
   void (*rope_and_store)(Team&, const Rope&);
   void (*attention)(Team&, const Attention&);

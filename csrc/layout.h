@@ -41,4 +41,21 @@ inline constexpr int64_t panel_bytes(const WeightView& w) {
   }
 }
 
+// Rows of activations in a tile (isa/quantize.h), and how a weight wants to read them.
+inline constexpr int TILE = 4;
+
+inline constexpr Code code_of(const WeightView& w) {
+  if (w.format < Format::int8) return Code::f32;
+  if (w.format == Format::int4) return Code::i8;
+  return w.group == GROUP ? Code::i16 : Code::i16_halves;
+}
+
+// Bytes of M rows of K numbers in a code: whole tiles of codes, then of scales with their sums.
+inline constexpr int64_t operand_bytes(Code code, int64_t M, int64_t K) {
+  if (code == Code::f32) return M * K * 4;
+  const int64_t codes = TILE * GROUP * (code == Code::i8 ? 1 : 2);
+  const int64_t scales = TILE * 4 * (code == Code::i16_halves ? 3 : 2);
+  return (M + TILE - 1) / TILE * (K / GROUP) * (codes + scales);
+}
+
 }  // namespace stoker

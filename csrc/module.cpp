@@ -16,6 +16,8 @@
 #include "base/team.h"
 #include "base/weight.h"
 #include "layout.h"
+#include "plan/bind.h"
+#include "plan/plan.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -53,6 +55,8 @@ class Kernels {
   const std::string& isa() const { return isa_; }
   int threads() const { return team_.threads(); }
 
+  Plan* plan() { return new Plan(team_, table_); }
+
   PackedWeight* pack_float(Address data, int64_t N, int64_t K, Format format) {
     auto weight = new PackedWeight(
         {nullptr, N, K, format, false, false, GROUP});
@@ -76,8 +80,7 @@ class Kernels {
   }
 
   void linear(Address x, int64_t M, const PackedWeight& weight, Address bias, Address result) {
-    const bool is_int = weight.view().format >= Format::int8;
-    run(is_int ? table_.linear_int : table_.linear_float,
+    run(table_.linear,
         Linear{in<float>(x), M, weight.view(), in<float>(bias), out<float>(result)});
   }
 
@@ -102,7 +105,8 @@ class Kernels {
                       const RowMap& rows, const KV& kv, int64_t heads, Address result) {
     check_rows(rows, kv, max_positions, 0, true);
     run(table_.rope_and_store, Rope{in<float>(q), in<float>(k), in<float>(v), in<float>(cos_sin),
-                                    rows, kv, heads, out<float>(result)});
+                                    rows, kv, heads, nullptr, nullptr, 0.0f, 0.0f,
+                                    out<float>(result)});
   }
 
   void attention(Address q, const RowMap& rows, const KV& kv, int64_t heads, float scale,
@@ -155,6 +159,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("shape", [](const PackedWeight& w) {
         return std::pair(w.view().N, w.view().K);
       })
+      .def_prop_ro("code", [](const PackedWeight& w) { return code_of(w.view()); })
       .def_prop_ro("nbytes", &PackedWeight::nbytes);
 
   nb::class_<RowMap>(m, "RowMap").def("__init__", [](RowMap* self, Address positions,
@@ -168,12 +173,14 @@ NB_MODULE(_native, m) {
                   head_dim, number};
   });
 
+  bind_plan(m);
   nb::class_<Kernels>(m, "Kernels")
       .def(nb::init<int, const std::string&>(), "threads"_a, "isa"_a)
       .def_prop_ro("isa", &Kernels::isa)
       .def_prop_ro("threads", &Kernels::threads)
       .def("pack_float", &Kernels::pack_float, NoGil())
       .def("pack_int", &Kernels::pack_int, NoGil())
+      .def("plan", &Kernels::plan, nb::keep_alive<0, 1>(), "An empty plan on these kernels.")
       .def("embed", &Kernels::embed, NoGil())
       .def("linear", &Kernels::linear, NoGil())
       .def("rms_norm", &Kernels::rms_norm, NoGil())

@@ -1,12 +1,12 @@
-// linear for int8 and int4 weights: activations become int8 (quantize.h), products of codes are
-// added exactly in integers, and each block of 32 columns adds two terms per group to a float32
+// The panels of a product for int8 and int4 weights: activations are int8 (quantize.h), products of
+// codes are added exactly in integers, and each block of 32 columns adds two terms per group to a float32
 // sum:
 //   sum = minimum * (scale_x * sum of codes_x) + sum;  sum = (scale * scale_x) * dot + sum
 // in column order, whatever the tile: the bits of a row do not depend on the other rows. Cost: 5
 // (int4) or 8.5 (int8) bits per weight read once per call; 2 * M * N * K integer operations.
-#include "isa/ops.h"
-#include "isa/parallel.h"
+#include "isa/linear.h"
 #include "isa/quantize.h"
+#include "isa/tile.h"
 #if defined(STOKER_AVX2)
 #include "isa/dot_avx2.h"
 #else
@@ -54,7 +54,7 @@ template <int BITS, class S, int GROUPS, bool MINIMUM> struct Block {
 };
 
 template <class B, int MR>
-void tile(const Linear& a, const uint8_t* w, const typename B::X& x, int64_t row, int64_t column,
+void tile(const Part& part, const uint8_t* w, const typename B::X& x, int64_t row, int64_t column,
           Ahead ahead) {
   V8 acc[MR][2];
   for (int m = 0; m < MR; ++m) acc[m][0] = acc[m][1] = zero();
@@ -67,41 +67,32 @@ void tile(const Linear& a, const uint8_t* w, const typename B::X& x, int64_t row
     q += TILE * GROUP;
     s += B::X::S * TILE;
   }
-  for (int m = 0; m < MR; ++m) store_panel(a, row + m, column, acc[m]);
+  for (int m = 0; m < MR; ++m) store_panel(part, row + m, column, acc[m]);
 }
 
-template <class B> void run(Team& team, const Linear& a) {
-  const int64_t blocks = a.weight.K / GROUP;
-  const auto x = B::X::in(team.shared(B::X::bytes(a.M, blocks)), a.M, blocks);
-  auto quantize = [&](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row) quantize_row(a.x + row * a.weight.K, x, row);
-  };
-  parallel(team, a.M, chunk_of(team, a.M, a.weight.K * 4), quantize);
-
-  auto multiply = [&](int64_t begin, int64_t end, int) {
-    for (int64_t number = begin; number < end; ++number) {
-      const uint8_t* panel = a.weight.data + number * blocks * 2 * B::BYTES;
-      for_tiles(a.M, blocks * 2 * B::BYTES, 1, [&](auto rows, int64_t row, Ahead ahead) {
-        tile<B, decltype(rows)::value>(a, panel, x, row, number * PANEL, ahead);
-      });
-    }
-  };
-  const int64_t panels = panels_of(a.weight.N);
-  parallel(team, panels, chunk_of(team, panels, a.M * a.weight.K * PANEL / 2), multiply);
+template <class B> void run(const Product& a, const Part& part, int64_t number) {
+  const int64_t blocks = a.K / GROUP, size = blocks * 2 * B::BYTES;
+  const auto x = B::X::in(a.x.at[int(code_of(part.weight))], a.M, blocks);
+  const uint8_t* panel = part.weight.data + number * size;
+  for_tiles(a.M, size, 1, [&](auto rows, int64_t row, Ahead ahead) {
+    tile<B, decltype(rows)::value>(part, panel, x, row, number * PANEL, ahead);
+  });
 }
 
-template <class S> void run_scales(Team& team, const Linear& a) {
-  const WeightView& w = a.weight;
-  if (w.format == Format::int4) return run<Block<4, S, 1, true>>(team, a);
-  if (w.group == 32)
-    return w.has_minimum ? run<Block<8, S, 1, true>>(team, a) : run<Block<8, S, 1, false>>(team, a);
-  w.has_minimum ? run<Block<8, S, 2, true>>(team, a) : run<Block<8, S, 2, false>>(team, a);
+template <class S> void run_scales(const Product& a, const Part& part, int64_t number) {
+  const WeightView& w = part.weight;
+  if (w.format == Format::int4) return run<Block<4, S, 1, true>>(a, part, number);
+  if (w.group == GROUP)
+    return w.has_minimum ? run<Block<8, S, 1, true>>(a, part, number)
+                         : run<Block<8, S, 1, false>>(a, part, number);
+  w.has_minimum ? run<Block<8, S, 2, true>>(a, part, number)
+                : run<Block<8, S, 2, false>>(a, part, number);
 }
 
 }  // namespace
 
-void linear_int(Team& team, const Linear& a) {
-  a.weight.wide_scales ? run_scales<float>(team, a) : run_scales<F16>(team, a);
+void int_panel(const Product& a, const Part& part, int64_t number) {
+  part.weight.wide_scales ? run_scales<float>(a, part, number) : run_scales<F16>(a, part, number);
 }
 
 }  // namespace stoker::STOKER_ISA

@@ -5,8 +5,9 @@
 namespace stoker::STOKER_ISA {
 
 void embed(Team&, const Embed&);
-void linear_float(Team&, const Linear&);
-void linear_int(Team&, const Linear&);
+void linear(Team&, const Linear&);
+void prepare(Team&, const Prepare&);
+void product(Team&, const Product&);
 void rms_norm(Team&, const RmsNorm&);
 void rope_and_store(Team&, const Rope&);
 void attention(Team&, const Attention&);

@@ -8,7 +8,7 @@
 //                                             SUMS groups of columns, which the minima multiply
 #pragma once
 #include "isa/simd.h"
-#include "isa/tile.h"
+#include "layout.h"
 
 namespace stoker::STOKER_ISA {
 
@@ -18,9 +18,6 @@ template <class Q, int SUMS> struct Activations {
   float* s;
   int64_t blocks;
 
-  static int64_t bytes(int64_t M, int64_t blocks) {
-    return (M + TILE - 1) / TILE * blocks * (TILE * GROUP * int64_t(sizeof(Q)) + S * TILE * 4);
-  }
   static Activations in(void* memory, int64_t M, int64_t blocks) {
     const int64_t tiles = (M + TILE - 1) / TILE;
     Q* q = static_cast<Q*>(memory);

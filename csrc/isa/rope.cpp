@@ -1,4 +1,5 @@
-// rope_and_store: rotate q and k by their positions, write k and v into their pages.
+// rope_and_store: rotate q and k by their positions, write k and v into their pages. Where the
+// model normalises heads, that comes first and on the way.
 //
 // Half-split pairing: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), x1 the first half of a head.
 // cos_sin holds a row per position: head_dim / 2 cosines, then as many sines. K goes into its page
@@ -6,6 +7,7 @@
 // Cost: one read of q, k, v, one write of q and of the KV of T tokens.
 #include "isa/ops.h"
 #include "isa/parallel.h"
+#include "isa/rows.h"
 
 namespace stoker::STOKER_ISA {
 namespace {
@@ -18,6 +20,13 @@ void rotate(const float* x, const float* cos, const float* sin, int64_t half, fl
   }
 }
 
+// A head as it is to be rotated: itself, or normalised into `room`.
+const float* head(const float* x, const float* norm, float eps, int64_t D, float* room) {
+  if (!norm) return x;
+  norm_row(x, norm, D, eps, room);
+  return room;
+}
+
 template <class T> void store_token(const Rope& a, int64_t t, const float* cos, float* turned) {
   const int64_t D = a.kv.head_dim, position = a.rows.positions[t], slot = position % PAGE;
   const int64_t page =
@@ -26,7 +35,8 @@ template <class T> void store_token(const Rope& a, int64_t t, const float* cos, 
   T* v = reinterpret_cast<T*>(a.kv.v) + page * a.kv.v_stride;
   for (int64_t h = 0; h < a.kv.kv_heads; ++h, k += D * PAGE, v += PAGE * D) {
     const int64_t from = (t * a.kv.kv_heads + h) * D;
-    rotate(a.k + from, cos, cos + D / 2, D / 2, turned);
+    const float* key = head(a.k + from, a.k_norm, a.k_eps, D, turned + D);
+    rotate(key, cos, cos + D / 2, D / 2, turned);
     for (int64_t d = 0; d < D; ++d) narrow(turned[d], k[d * PAGE + slot]);
     for (int64_t d = 0; d < D; ++d) narrow(a.v[from + d], v[slot * D + d]);
   }
@@ -35,12 +45,13 @@ template <class T> void store_token(const Rope& a, int64_t t, const float* cos, 
 template <class T> void run(Team& team, const Rope& a) {
   const int64_t D = a.kv.head_dim;
   auto body = [&](int64_t begin, int64_t end, int worker) {
-    float* turned = static_cast<float*>(team.scratch(worker, D * 4));
+    float* turned = static_cast<float*>(team.scratch(worker, 2 * D * 4));
     for (int64_t t = begin; t < end; ++t) {
       const float* cos = a.cos_sin + a.rows.positions[t] * D;
       for (int64_t h = 0; h < a.heads; ++h) {
         const int64_t at = (t * a.heads + h) * D;
-        rotate(a.q + at, cos, cos + D / 2, D / 2, a.q_out + at);
+        const float* query = head(a.q + at, a.q_norm, a.q_eps, D, turned + D);
+        rotate(query, cos, cos + D / 2, D / 2, a.q_out + at);
       }
       store_token<T>(a, t, cos, turned);
     }

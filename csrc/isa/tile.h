@@ -5,8 +5,6 @@
 
 namespace stoker::STOKER_ISA {
 
-constexpr int TILE = 4;  // rows of x in a tile
-
 // Which weights to fetch while a tile runs. One tile alone reads a stream from memory, and fetches
 // a little ahead of itself; of several tiles over the same panel, each fetches its share of the
 // next panel, so that the first of them does not have to wait for it.
@@ -37,17 +35,23 @@ INLINE void for_tiles(int64_t M, int64_t panel_size, int64_t step, Body body) {
   }
 }
 
-// Add the bias, write the (up to 16) outputs of one row.
-INLINE void store_panel(const Linear& a, int64_t row, int64_t column, const V8 (&acc)[2]) {
-  for (int half = 0; half < 2; ++half) {
-    const int64_t at = column + half * HALF, n = least(a.weight.N - at, int64_t(HALF));
-    float* out = a.out + row * a.weight.N + at;
-    if (n == HALF) {
-      store(out, a.bias ? add(acc[half], load(a.bias + at)) : acc[half]);
-    } else if (n > 0) {
-      store_part(out, a.bias ? add(acc[half], load_part(a.bias + at, n)) : acc[half], n);
-    }
+// Add bias and residual, write `n` outputs of one row from `column` on.
+INLINE void store_outputs(const Part& p, int64_t row, int64_t column, V8 sum) {
+  const int64_t at = row * p.weight.N + column, n = least(p.weight.N - column, int64_t(HALF));
+  if (n == HALF) {
+    if (p.bias) sum = add(sum, load(p.bias + column));
+    if (p.residual) sum = add(load(p.residual + at), sum);
+    store(p.out + at, sum);
+  } else if (n > 0) {
+    if (p.bias) sum = add(sum, load_part(p.bias + column, n));
+    if (p.residual) sum = add(load_part(p.residual + at, n), sum);
+    store_part(p.out + at, sum, n);
   }
+}
+
+INLINE void store_panel(const Part& p, int64_t row, int64_t column, const V8 (&sums)[2]) {
+  store_outputs(p, row, column, sums[0]);
+  store_outputs(p, row, column + HALF, sums[1]);
 }
 
 }  // namespace stoker::STOKER_ISA

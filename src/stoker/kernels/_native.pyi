@@ -1,5 +1,6 @@
 """The C++ extension (`csrc/module.cpp`). Every `int` that stands for an array is its address."""
 
+from collections.abc import Sequence
 from enum import Enum
 
 class Format(Enum):
@@ -14,7 +15,21 @@ class Number(Enum):
     f16 = 1
     bf16 = 2
 
+class Code(Enum):
+    f32 = 0
+    i8 = 1
+    i16 = 2
+    i16_halves = 3
+
+class Source(Enum):
+    rows = 0
+    rms_norm = 1
+    silu_glu = 2
+    gelu_glu = 3
+
 class PackedWeight:
+    @property
+    def code(self) -> Code: ...
     @property
     def shape(self) -> tuple[int, int]: ...
     @property
@@ -39,12 +54,85 @@ class KV:
         /,
     ) -> None: ...
 
+class Step:
+    def __init__(self, max_tokens: int, max_seqs: int, groups: int, max_pages: int, /) -> None: ...
+    def clear(self) -> None: ...
+    def add(
+        self,
+        token_ids: Sequence[int],
+        start: int,
+        page_tables: Sequence[Sequence[int]],
+        samples: bool,
+        /,
+    ) -> None: ...
+    @property
+    def num_samples(self) -> int: ...
+
+class Plan:
+    def embed(self, table: PackedWeight, scale: float, result: int, /) -> None: ...
+    def take_rows(self, x: int, k: int, result: int, /) -> None: ...
+    def prepare(
+        self,
+        samples: bool,
+        times: int,
+        source: Source,
+        x: int,
+        y: int,
+        weight: int,
+        eps: float,
+        k: int,
+        result: tuple[int, int, int, int],
+        /,
+    ) -> None: ...
+    def product(
+        self,
+        samples: bool,
+        times: int,
+        k: int,
+        x: tuple[int, int, int, int],
+        parts: list[tuple[PackedWeight, int, int, int]],
+        /,
+    ) -> None: ...
+    def add(
+        self, samples: bool, times: int, x: int, y: int, width: int, result: int, /
+    ) -> None: ...
+    def rope_and_store(
+        self,
+        group: int,
+        q: int,
+        k: int,
+        v: int,
+        cos_sin: int,
+        max_positions: int,
+        kv: KV,
+        heads: int,
+        q_norm: int,
+        k_norm: int,
+        q_eps: float,
+        k_eps: float,
+        result: int,
+        /,
+    ) -> None: ...
+    def attention(
+        self,
+        group: int,
+        q: int,
+        kv: KV,
+        heads: int,
+        scale: float,
+        window: int,
+        result: int,
+        /,
+    ) -> None: ...
+    def run(self, step: Step, /) -> None: ...
+
 class Kernels:
     def __init__(self, threads: int, isa: str) -> None: ...
     @property
     def isa(self) -> str: ...
     @property
     def threads(self) -> int: ...
+    def plan(self) -> Plan: ...
     def pack_float(self, data: int, n: int, k: int, format: Format, /) -> PackedWeight: ...
     def pack_int(
         self,
@@ -110,4 +198,5 @@ class Kernels:
         /,
     ) -> None: ...
 
+def operand_bytes(code: Code, rows: int, width: int, /) -> int: ...
 def isas() -> tuple[str, ...]: ...

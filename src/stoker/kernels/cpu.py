@@ -56,6 +56,10 @@ class CpuOps:
         self.isa = isa or available_isas()[0]
         self._native = _native.Kernels(threads, self.isa)
 
+    def new_plan(self) -> _native.Plan:
+        """An empty plan on these kernels and threads; see `kernels.plan`."""
+        return self._native.plan()
+
     def pack(self, weight: Weight) -> PackedWeight:
         if len(weight.shape) != 2:
             raise ValueError(f"a weight to pack has shape {weight.shape}, but must be [N, K]")
@@ -143,7 +147,7 @@ class CpuOps:
         self, q: Array, k: Array, v: Array, cos_sin: Array, rows: Rows, kv: LayerKV
     ) -> Array:
         count, heads, dim = q.shape
-        pages = _layer_kv(kv, dim)
+        pages = layer_kv(kv, dim)
         kv_shape = (count, kv.k.shape[1], dim)
         out = torch.empty(q.shape)
         self._native.rope_and_store(
@@ -171,7 +175,7 @@ class CpuOps:
         self._native.attention(
             _checked("q", q, F32),
             _row_map(rows, count),
-            _layer_kv(kv, dim),
+            layer_kv(kv, dim),
             heads,
             scale,
             window or 0,
@@ -302,7 +306,13 @@ def _row_map(rows: Rows, count: int) -> _native.RowMap:
     )
 
 
-def _layer_kv(kv: LayerKV, dim: int) -> _native.KV:
+def checked_vector(array: Array, size: int) -> int:
+    """The address of a float32 [size] tensor; ValueError for any other."""
+    return _checked("a vector", array, F32, (size,))
+
+
+def layer_kv(kv: LayerKV, dim: int) -> _native.KV:
+    """A layer's pages for heads of `dim` as the kernels see them; ValueError where they cannot."""
     k, v = kv.k, kv.v
     pages, heads = k.shape[0], k.shape[1]
     number = _NUMBERS.get(k.dtype)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stoker.core.config import KernelName
 from stoker.kernels.ops import Ops
+
+if TYPE_CHECKING:
+    from stoker.kernels.cpu import CpuOps
 
 
 def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
@@ -25,3 +30,12 @@ def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
 
         return CpuOps(threads, isa)
     raise ValueError(f"kernels is {name}, but must be cpu or reference")
+
+
+def recordable(ops: Ops) -> CpuOps | None:
+    """`ops` itself where its calls can be recorded and replayed (`kernels.record`), else None."""
+    if ops.name != "cpu":
+        return None
+    from stoker.kernels.cpu import CpuOps
+
+    return ops if isinstance(ops, CpuOps) else None
