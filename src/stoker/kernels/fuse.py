@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stoker.kernels._native import Code, Source
+from stoker.kernels import _native
 from stoker.kernels.record import (
     Add,
     Attend,
@@ -37,20 +37,20 @@ from stoker.kernels.record import (
 class Prepare:
     """Rows from x (and y), each made once and written in every code of `out`."""
 
-    source: Source
+    source: _native.Source
     x: Buffer
     y: Buffer | None
     norm: HeadNorm | None
     axis: Axis
     width: int
-    out: Mapping[Code, Buffer]
+    out: Mapping[_native.Code, Buffer]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
     """Linears over the same rows, which `x` holds in every code that one of them reads."""
 
-    x: Mapping[Code, Buffer]
+    x: Mapping[_native.Code, Buffer]
     linears: tuple[Linear, ...]
 
 
@@ -160,7 +160,7 @@ def _share_rows(ops: list[Op]) -> list[Node]:
         if isinstance(op, Linear):
             readers[op.x].append(op)
     nodes: list[Node] = []
-    rows: dict[Buffer, dict[Code, Buffer]] = {}
+    rows: dict[Buffer, dict[_native.Code, Buffer]] = {}
     done: set[Linear] = set()
     for i, op in enumerate(ops):
         if isinstance(op, RmsNorm | Glu):
@@ -185,22 +185,24 @@ def _share_rows(ops: list[Op]) -> list[Node]:
 def _prepare(op: RmsNorm | Glu, readers: Sequence[Linear], uses: int) -> Prepare:
     codes = {linear.weight.code for linear in readers}
     if uses > len(readers) or not readers:
-        codes.add(Code.f32)
-    out = {code: op.out if code is Code.f32 else replace(op.out, code=code) for code in codes}
+        codes.add(_native.Code.f32)
+    out = {
+        code: op.out if code is _native.Code.f32 else replace(op.out, code=code) for code in codes
+    }
     axis, width = op.out.axis, op.out.width
     if isinstance(op, Glu):
-        source = Source.silu_glu if op.activation == "silu" else Source.gelu_glu
+        source = _native.Source.silu_glu if op.activation == "silu" else _native.Source.gelu_glu
         return Prepare(source, op.gate, op.up, None, axis, width, out)
     size = op.norm.weight.shape[0]
     if size != width:  # several heads a row
         axis, width = Axis(axis.samples, axis.times * (width // size)), size
-    return Prepare(Source.rms_norm, op.x, None, op.norm, axis, width, out)
+    return Prepare(_native.Source.rms_norm, op.x, None, op.norm, axis, width, out)
 
 
-def _round(x: Buffer, readers: Sequence[Linear], nodes: list[Node]) -> dict[Code, Buffer]:
+def _round(x: Buffer, readers: Sequence[Linear], nodes: list[Node]) -> dict[_native.Code, Buffer]:
     """Rows that are there in float32, in the other codes too."""
-    codes = {linear.weight.code for linear in readers} - {Code.f32}
+    codes = {linear.weight.code for linear in readers} - {_native.Code.f32}
     out = {code: replace(x, code=code) for code in codes}
     if out:
-        nodes.append(Prepare(Source.rows, x, None, None, x.axis, x.width, out))
-    return {Code.f32: x, **out}
+        nodes.append(Prepare(_native.Source.rows, x, None, None, x.axis, x.width, out))
+    return {_native.Code.f32: x, **out}

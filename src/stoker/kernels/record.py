@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stoker.core.model import Activation
-from stoker.kernels._native import Code, PackedWeight
+from stoker.kernels import _native
 from stoker.kernels.ops import Array, LayerKV
 
 
@@ -29,7 +29,7 @@ class Buffer:
 
     axis: Axis
     width: int
-    code: Code = Code.f32
+    code: _native.Code = _native.Code.f32
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StepRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embed:
-    table: PackedWeight
+    table: _native.PackedWeight
     scale: float
     out: Buffer
 
@@ -75,7 +75,7 @@ class Linear:
     """residual: added to the product where it is not None."""
 
     x: Buffer
-    weight: PackedWeight
+    weight: _native.PackedWeight
     bias: Array | None
     out: Buffer
     residual: Buffer | None = None
@@ -155,12 +155,12 @@ class Recorder:
 
     ops: list[Op] = field(default_factory=list)
 
-    def embed(self, token_ids: object, table: PackedWeight, scale: float) -> Symbol:
+    def embed(self, token_ids: object, table: _native.PackedWeight, scale: float) -> Symbol:
         out = Buffer(Axis(samples=False), table.shape[1])
         self.ops.append(Embed(table, scale, out))
         return Symbol(out, (out.width,))
 
-    def linear(self, x: Symbol, weight: PackedWeight, bias: Array | None = None) -> Symbol:
+    def linear(self, x: Symbol, weight: _native.PackedWeight, bias: Array | None = None) -> Symbol:
         rows, columns = weight.shape
         _same("linear", x.inner, (columns,))
         out = Buffer(x.buffer.axis, rows)

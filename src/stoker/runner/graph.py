@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from stoker.core.config import Limits
 from stoker.core.model import PAGE_SIZE
 from stoker.core.plan import StepPlan
-from stoker.kernels._native import Step
+from stoker.kernels import _native
 from stoker.kernels.cpu import CpuOps
 from stoker.kernels.ops import Array, Rows
 from stoker.kernels.plan import CompiledPlan
@@ -39,8 +39,8 @@ class StepGraph:
         logits: Any = recorded.logits(cast(Array, recorder.take_rows(hidden)))
         max_tokens, max_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
         self._plan = CompiledPlan(ops, recorder.ops, logits, max_tokens, max_seqs)
-        num_groups = len(limits.kv.groups)
-        self._step = Step(max_tokens, max_seqs, num_groups, -(-limits.max_model_len // PAGE_SIZE))
+        max_pages = -(-limits.max_model_len // PAGE_SIZE)
+        self._step = _native.Step(max_tokens, max_seqs, len(limits.kv.groups), max_pages)
 
     def __call__(self, plan: StepPlan) -> Array | None:
         step = self._step
