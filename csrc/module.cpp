@@ -121,7 +121,12 @@ class Kernels {
               Address result) {
     run(stoker::sample, Sample{in<float>(logits), S, V, in<float>(temperature), in<float>(top_p),
                                in<float>(min_p), in<int32_t>(top_k), in<int64_t>(seed),
-                               in<int32_t>(choice), in<int64_t>(position), out<int32_t>(result)});
+                               in<int32_t>(choice), in<int64_t>(position), out<int32_t>(result),
+                               table_.block_maxima});
+  }
+
+  void finite(Address x, int64_t S, int64_t V, Address result) {
+    run(table_.finite, Finite{in<float>(x), S, V, out<bool>(result)});
   }
 
   void logprobs(Address logits, int64_t S, int64_t V, Address tokens, int64_t k, Address picked,
@@ -190,6 +195,7 @@ NB_MODULE(_native, m) {
       .def("rope_and_store", &Kernels::rope_and_store, NoGil())
       .def("attention", &Kernels::attention, NoGil())
       .def("sample", &Kernels::sample, NoGil())
+      .def("finite", &Kernels::finite, NoGil())
       .def("logprobs", &Kernels::logprobs, NoGil());
 
   m.def("isas", []() -> nb::tuple {

@@ -3,21 +3,29 @@
 //   w[i] = std::exp((double(logit[i]) - double(max)) / double(temperature)); w = 0 is never kept
 //   1. min_p: keep w >= double(min_p)
 //   2. top_k > 0: the first top_k in falling order of logit, equal logits in order of id
-//   3. top_p < 1: in that order add up w; the shortest run whose sum is >= top_p * (the last sum)
+//   3. top_p < 1: the first tokens in that order, as few as have a mass >= top_p * (the mass of all
+//      that are left)
 //   4. in order of id add up w of the kept; the first token whose sum is > u * (the last sum), or
 //      the last kept token where rounding leaves none
 //
-// Sums are plain chains of double additions. temperature 0: the first of the largest logits.
-// Cost per row: one exp per token; with top_p, a radix sort of the tokens that are left by then.
+// A mass is a plain chain of double additions: in order of id, but in falling order within step 3's
+// "as few as". temperature 0: the first of the largest logits.
+//
+// Nothing is sorted but what can be kept. The maxima of blocks of 64 logits show which blocks can
+// hold a token of the top k or of min_p; the mass by powers of two of w shows below which w no token
+// is needed for top_p. Cost per row: one pass for the maxima; one exp per token that is then left,
+// which is all of them only where neither top_k nor min_p is asked for.
 #include "base/sample.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "base/philox.h"
 #include "base/team.h"
+#include "kernels.h"
 
 namespace stoker {
 namespace {
@@ -35,19 +43,121 @@ Ranked ranked(float logit, int32_t id) {
 
 int32_t id_of(Ranked token) { return int32_t(uint32_t(token)); }
 
-// Sort by the upper half alone, which keeps equal logits in the order they come in (by id).
-void sort_ranked(std::vector<Ranked>& tokens) {
-  constexpr int BITS = 11, BUCKETS = 1 << BITS;
-  if (tokens.size() < BUCKETS) return std::sort(tokens.begin(), tokens.end());
-  std::vector<Ranked> other(tokens.size());
-  for (int shift = 32; shift < 64; shift += BITS) {
-    size_t start[BUCKETS + 1] = {};
-    for (Ranked t : tokens) ++start[(t >> shift & (BUCKETS - 1)) + 1];
-    for (int i = 0; i < BUCKETS; ++i) start[i + 1] += start[i];
-    for (Ranked t : tokens) other[start[t >> shift & (BUCKETS - 1)]++] = t;
-    tokens.swap(other);
+struct Token { Ranked rank; double weight; };
+
+bool by_rank(const Token& a, const Token& b) { return a.rank < b.rank; }
+bool by_id(const Token& a, const Token& b) { return uint32_t(a.rank) < uint32_t(b.rank); }
+
+// The logits of a row with the maxima of its blocks.
+struct Row {
+  const float* logits;
+  int64_t V;
+  std::vector<float>& maxima;
+
+  int64_t argmax() const {
+    const size_t block = size_t(std::max_element(maxima.begin(), maxima.end()) - maxima.begin());
+    int64_t i = int64_t(block) * BLOCK;
+    const int64_t last = std::min(i + BLOCK, V) - 1;
+    while (i < last && logits[i] != maxima[block]) ++i;
+    return i;
   }
-}
+
+  // At least k logits are as large as this (or all of them).
+  float bound_of_top(size_t k, std::vector<float>& scratch) const {
+    if (k > maxima.size()) return -INFINITY;
+    scratch = maxima;
+    std::nth_element(scratch.begin(), scratch.begin() + (k - 1), scratch.end(), std::greater<>());
+    return scratch[k - 1];
+  }
+};
+
+// What one thread needs to draw, kept from row to row.
+struct Drawer {
+  std::vector<float> maxima, scratch;
+  std::vector<Token> kept, largest;
+
+  int32_t draw(const Sample& a, int64_t s) {
+    const float* logits = a.logits + s * a.V;
+    maxima.resize(size_t((a.V + BLOCK - 1) / BLOCK));
+    a.block_maxima(logits, a.V, maxima.data());
+    const Row row{logits, a.V, maxima};
+    const int64_t best = row.argmax();
+    if (a.temperature[s] == 0.0f) return int32_t(best);
+    const double temperature = double(a.temperature[s]), min_p = double(a.min_p[s]);
+    const size_t top_k = size_t(a.top_k[s]);
+    float bound = -INFINITY;
+    if (top_k > 0) bound = row.bound_of_top(top_k, scratch);
+    if (min_p > 0.0)  // a little below where w is min_p, to be safe from rounding
+      bound = std::max(bound, float(double(logits[best]) + temperature * (std::log(min_p) - 1e-3) -
+                                    1e-5 * std::fabs(double(logits[best]))));
+    weigh(row, bound, best, temperature, min_p);
+    if (top_k > 0 && top_k < kept.size()) {
+      std::nth_element(kept.begin(), kept.begin() + int64_t(top_k), kept.end(), by_rank);
+      kept.resize(top_k);
+      std::sort(kept.begin(), kept.end(), by_id);
+    }
+    if (a.top_p[s] < 1.0f) cut_mass(double(a.top_p[s]));
+    if (kept.empty()) return int32_t(best);
+    return pick(uniform(uint64_t(a.seed[s]), uint32_t(a.choice[s]), uint64_t(a.position[s])));
+  }
+
+  // Keep, in order of id, the tokens of at least `bound` whose w is neither 0 nor below min_p.
+  void weigh(const Row& row, float bound, int64_t best, double temperature, double min_p) {
+    kept.clear();
+    for (int64_t begin = 0; begin < row.V; begin += BLOCK) {
+      if (maxima[size_t(begin / BLOCK)] < bound) continue;
+      for (int64_t i = begin; i < std::min(begin + BLOCK, row.V); ++i) {
+        if (row.logits[i] < bound) continue;
+        const double w =
+            std::exp((double(row.logits[i]) - double(row.logits[best])) / temperature);
+        if (w >= min_p && w > 0.0) kept.push_back({ranked(row.logits[i], int32_t(i)), w});
+      }
+    }
+  }
+
+  double mass() const {
+    double sum = 0.0;
+    for (const Token& t : kept) sum += t.weight;
+    return sum;
+  }
+
+  void cut_mass(double top_p) {
+    const double target = top_p * mass();
+    // By falling powers of two: tokens above the power at which the target is safely reached.
+    double of_power[1024] = {};
+    for (const Token& t : kept) of_power[power(t.weight)] += t.weight;
+    double sum = 0.0;
+    int lowest = 0;
+    while (lowest < 1023 && (sum += of_power[lowest]) < target * (1.0 + 1e-6)) ++lowest;
+    largest.clear();
+    for (const Token& t : kept)
+      if (power(t.weight) <= lowest) largest.push_back(t);
+    std::sort(largest.begin(), largest.end(), by_rank);
+    sum = 0.0;
+    size_t count = 0;
+    while (count < largest.size() && (count == 0 || sum < target)) sum += largest[count++].weight;
+    largest.resize(count);
+    std::sort(largest.begin(), largest.end(), by_id);
+    kept.swap(largest);
+  }
+
+  // p for a w in (2^-(p+1), 2^-p], up to rounding down at the smallest.
+  static int power(double w) {
+    uint64_t bits;
+    std::memcpy(&bits, &w, 8);
+    return std::clamp(1023 - int(bits >> 52), 0, 1023);
+  }
+
+  int32_t pick(double u) const {
+    const double target = u * mass();
+    double sum = 0.0;
+    for (const Token& t : kept) {
+      sum += t.weight;
+      if (sum > target) return id_of(t.rank);
+    }
+    return id_of(kept.back().rank);
+  }
+};
 
 int64_t argmax(const float* logits, int64_t V) {
   int64_t best = 0;
@@ -55,60 +165,6 @@ int64_t argmax(const float* logits, int64_t V) {
     if (logits[i] > logits[best]) best = i;
   return best;
 }
-
-// What one thread needs to draw, kept from row to row.
-struct Drawer {
-  std::vector<double> weight;
-  std::vector<Ranked> kept;
-
-  int32_t draw(const float* logits, int64_t V, double temperature, double top_p, double min_p,
-               int64_t top_k, double u) {
-    const int64_t best = argmax(logits, V);
-    if (temperature == 0.0) return int32_t(best);
-    weight.resize(size_t(V));
-    kept.clear();
-    for (int64_t i = 0; i < V; ++i) {
-      const double w = std::exp((double(logits[i]) - double(logits[best])) / temperature);
-      weight[size_t(i)] = w;
-      if (w >= min_p && w > 0.0) kept.push_back(ranked(logits[i], int32_t(i)));
-    }
-    if (top_k > 0 && size_t(top_k) < kept.size()) {
-      std::nth_element(kept.begin(), kept.begin() + top_k, kept.end());
-      kept.resize(size_t(top_k));
-      std::sort(kept.begin(), kept.end());
-    }
-    if (top_p < 1.0) cut_mass(top_p);
-    if (top_k > 0 || top_p < 1.0)  // else they are in order of id still
-      std::sort(kept.begin(), kept.end(), [](Ranked a, Ranked b) { return id_of(a) < id_of(b); });
-    return kept.empty() ? int32_t(best) : pick(u);
-  }
-
-  double mass() const {
-    double sum = 0.0;
-    for (Ranked t : kept) sum += weight[size_t(id_of(t))];
-    return sum;
-  }
-
-  void cut_mass(double top_p) {
-    sort_ranked(kept);
-    const double target = top_p * mass();
-    double sum = 0.0;
-    for (size_t i = 0; i < kept.size(); ++i) {
-      sum += weight[size_t(id_of(kept[i]))];
-      if (sum >= target) return kept.resize(i + 1);
-    }
-  }
-
-  int32_t pick(double u) const {
-    const double target = u * mass();
-    double sum = 0.0;
-    for (Ranked t : kept) {
-      sum += weight[size_t(id_of(t))];
-      if (sum > target) return id_of(t);
-    }
-    return id_of(kept.back());
-  }
-};
 
 void logprobs_row(const Logprobs& a, int64_t s, std::vector<Ranked>& order) {
   const float* logits = a.logits + s * a.V;
@@ -139,11 +195,7 @@ template <class Body> void for_rows(Team& team, int64_t rows, Body body) {
 void sample(Team& team, const Sample& a) {
   for_rows(team, a.S, [&](int64_t begin, int64_t end) {
     Drawer drawer;
-    for (int64_t s = begin; s < end; ++s) {
-      const double u = uniform(uint64_t(a.seed[s]), uint32_t(a.choice[s]), uint64_t(a.position[s]));
-      a.out[s] = drawer.draw(a.logits + s * a.V, a.V, double(a.temperature[s]),
-                             double(a.top_p[s]), double(a.min_p[s]), a.top_k[s], u);
-    }
+    for (int64_t s = begin; s < end; ++s) a.out[s] = drawer.draw(a, s);
   });
 }
 

@@ -17,6 +17,7 @@ struct Sample {
   const int32_t* choice;
   const int64_t* position;
   int32_t* out;
+  void (*block_maxima)(const float* x, int64_t n, float* out);  // see KernelTable
 };
 
 struct Logprobs {

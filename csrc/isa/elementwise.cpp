@@ -7,7 +7,7 @@
 namespace stoker::STOKER_ISA {
 namespace {
 
-constexpr int64_t BLOCK = 1024;  // elements per unit of the flat operations
+constexpr int64_t STRIP = 1024;  // elements per unit of the flat operations
 
 }  // namespace
 
@@ -20,21 +20,21 @@ void rms_norm(Team& team, const RmsNorm& a) {
 
 void glu(Team& team, const Glu& a) {
   auto body = [&](int64_t begin, int64_t end, int) {
-    const int64_t first = begin * BLOCK, n = least(end * BLOCK, a.n) - first;
+    const int64_t first = begin * STRIP, n = least(end * STRIP, a.n) - first;
     const auto range = a.gelu ? glu_range<true> : glu_range<false>;
     range(a.gate + first, a.up + first, n, a.out + first);
   };
-  const int64_t units = (a.n + BLOCK - 1) / BLOCK;
-  parallel(team, units, chunk_of(team, units, BLOCK * 8), body);
+  const int64_t units = (a.n + STRIP - 1) / STRIP;
+  parallel(team, units, chunk_of(team, units, STRIP * 8), body);
 }
 
 void add(Team& team, const Add& a) {
   auto body = [&](int64_t begin, int64_t end, int) {
-    const int64_t last = least(end * BLOCK, a.n);
-    for (int64_t i = begin * BLOCK; i < last; ++i) a.out[i] = a.x[i] + a.y[i];
+    const int64_t last = least(end * STRIP, a.n);
+    for (int64_t i = begin * STRIP; i < last; ++i) a.out[i] = a.x[i] + a.y[i];
   };
-  const int64_t units = (a.n + BLOCK - 1) / BLOCK;
-  parallel(team, units, chunk_of(team, units, BLOCK), body);
+  const int64_t units = (a.n + STRIP - 1) / STRIP;
+  parallel(team, units, chunk_of(team, units, STRIP), body);
 }
 
 void take_rows(Team& team, const TakeRows& a) {

@@ -58,7 +58,14 @@ def test_sample_draws_the_reference_token(vocab: int, whole_numbers: bool, **giv
 
 def test_sample_draws_the_reference_token_from_a_large_vocabulary() -> None:
     scores = logits(6, 60_000)
-    for options in ({}, {"top_p": 0.95}, {"top_k": 40, "top_p": 0.9}, {"min_p": 0.1}):
+    for options in (
+        {},
+        {"top_p": 0.95},
+        {"top_k": 40, "top_p": 0.9},
+        {"top_k": 2000},
+        {"min_p": 0.1},
+        {"min_p": 0.001, "temperature": 2.0},
+    ):
         wanted = REFERENCE.sample(scores, draws(6, seed=11, **options))
         assert torch.equal(native(ISAS[0]).sample(scores, draws(6, seed=11, **options)), wanted)
 
@@ -103,3 +110,14 @@ def test_logprobs_equal_the_reference(k: int) -> None:
     torch.testing.assert_close(got[0], wanted[0], rtol=1e-6, atol=1e-6)
     assert torch.equal(got[1], wanted[1])
     torch.testing.assert_close(got[2], wanted[2], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("vocab", [1, 7, 64, 129])
+def test_finite_sees_every_number(isa: str, vocab: int) -> None:
+    scores = logits(5, vocab)
+    assert native(isa).finite(scores).tolist() == [True] * 5
+    for row, bad in ((1, float("nan")), (2, float("inf")), (4, -float("inf"))):
+        scores[row, vocab - 1 - row % vocab] = bad
+    assert native(isa).finite(scores).tolist() == REFERENCE.finite(scores).tolist()
+    assert native(isa).finite(scores).tolist() == [True, False, False, True, False]

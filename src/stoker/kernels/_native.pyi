@@ -185,6 +185,7 @@ class Kernels:
         result: int,
         /,
     ) -> None: ...
+    def finite(self, x: int, S: int, V: int, result: int, /) -> None: ...
     def logprobs(
         self,
         logits: int,

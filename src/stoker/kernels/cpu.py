@@ -238,6 +238,12 @@ class CpuOps:
         )
         return out
 
+    def finite(self, logits: Array) -> Array:
+        count, vocab = logits.shape
+        out = torch.empty(count, dtype=torch.bool)
+        self._native.finite(_checked("logits", logits, F32), count, vocab, out.data_ptr())
+        return out
+
     def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
         count, vocab = logits.shape
         if not 0 <= k <= vocab:

@@ -132,6 +132,9 @@ class Ops(Protocol):
         output words as a 53-bit fraction.
         """
 
+    def finite(self, logits: Array) -> Array:
+        """float32 [S, V] → bool [S]: whether every number of a row is finite."""
+
     def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
         """float32 [S, V], int32 [S] → logprob [S], top ids int32 [S, k], top logprobs [S, k].
 

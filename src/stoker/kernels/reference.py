@@ -106,6 +106,9 @@ class ReferenceOps:
         ]
         return torch.tensor(tokens, dtype=torch.int32)
 
+    def finite(self, logits: Array) -> Array:
+        return torch.isfinite(logits).all(dim=-1)
+
     def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
         logp = torch.log_softmax(logits.double(), dim=-1).float()
         picked = logp.gather(1, tokens.long().unsqueeze(1)).squeeze(1)
@@ -205,8 +208,8 @@ def sample_row(
 
     1. min_p: keep w >= min_p.
     2. top_k > 0: keep the first top_k in falling order of logit, equal logits in order of id.
-    3. top_p < 1: in that order, add up w one after the other; with `total` the last sum, keep the
-       shortest run whose sum is >= top_p * total.
+    3. top_p < 1: add up w one after the other in order of id to `total`; in falling order of logit
+       again, keep the shortest run whose sum is >= top_p * total.
     4. Add up w of the kept tokens one after the other in order of id; draw the first whose sum is
        > u * total, or the last kept token where rounding leaves none.
     """
@@ -219,8 +222,8 @@ def sample_row(
     if top_k > 0:
         order = order[:top_k]
     if top_p < 1.0:
-        mass = np.cumsum(w[order])
-        order = order[: int(np.searchsorted(mass, top_p * mass[-1], side="left")) + 1]
+        total = np.cumsum(w[np.sort(order)])[-1]
+        order = order[: int(np.searchsorted(np.cumsum(w[order]), top_p * total, side="left")) + 1]
     kept = np.sort(order)
     mass = np.cumsum(w[kept])
     drawn = int(np.searchsorted(mass, u * mass[-1], side="right"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,22 +24,23 @@ def draw(ops: Ops, logits: Array, seqs: Sequence[SeqStep]) -> list[SeqResult]:
     after the request's own adjustments, fails its sequence alone.
     """
     specs = [seq.sample for seq in seqs if seq.sample is not None]
-    lowest, highest = torch.aminmax(logits, dim=-1)  # NaN, where there is one
-    broken = ~(torch.isfinite(lowest) & torch.isfinite(highest))
+    finite = ops.finite(logits)
     adjusted = _adjusted(logits, specs)
-    # One finite logit and no NaN or +inf are enough to draw from; the maximum shows all three.
-    unusable = ~torch.isfinite(highest if adjusted is logits else adjusted.amax(dim=-1))
-    failed = (broken | unusable).nonzero().flatten()
-    if len(failed):
-        adjusted = adjusted.index_fill(0, failed, 0.0)  # any numbers that can be drawn from
+    usable = finite
+    if adjusted is not logits:
+        # One finite logit and no NaN or +inf are enough to draw from; the maximum shows all three.
+        usable = finite & torch.isfinite(adjusted.amax(dim=-1))
+    failed = [] if usable.all() else (~usable).nonzero().flatten().tolist()
+    if failed:
+        adjusted = adjusted.index_fill(0, torch.tensor(failed), 0.0)  # numbers to draw from
     tokens = ops.sample(adjusted, draws(specs))
     logprobs = _logprobs(ops, logits, tokens, specs)
     results = [
         SeqResult(seq.request_id, (token,), None if entry is None else (entry,))
         for seq, token, entry in zip(seqs, tokens.tolist(), logprobs, strict=True)
     ]
-    for i in failed.tolist():
-        what = "the model's logits are" if broken[i] else "the request's bias and penalties leave"
+    for i in failed:
+        what = "the request's bias and penalties leave" if finite[i] else "the model's logits are"
         results[i] = SeqResult(
             seqs[i].request_id,
             error=f"no token can be drawn: {what} not finite at position {len(specs[i].history)}",
@@ -49,15 +51,18 @@ def draw(ops: Ops, logits: Array, seqs: Sequence[SeqStep]) -> list[SeqResult]:
 def draws(specs: Sequence[SampleSpec]) -> Draws:
     """The requests' parameters as arrays."""
     params = [spec.params for spec in specs]
-    seeds = np.array([p.seed & (2**64 - 1) for p in params], dtype=np.uint64).view(np.int64)
+
+    def column(values: list[Any], kind: type[np.generic]) -> Array:
+        return torch.from_numpy(np.array(values, dtype=kind))
+
     return Draws(
-        temperature=torch.tensor([p.temperature for p in params], dtype=torch.float32),
-        top_p=torch.tensor([p.top_p for p in params], dtype=torch.float32),
-        min_p=torch.tensor([p.min_p for p in params], dtype=torch.float32),
-        top_k=torch.tensor([p.top_k for p in params], dtype=torch.int32),
-        seed=torch.from_numpy(seeds),
-        choice=torch.tensor([spec.choice for spec in specs], dtype=torch.int32),
-        position=torch.tensor([len(spec.history) for spec in specs], dtype=torch.int64),
+        temperature=column([p.temperature for p in params], np.float32),
+        top_p=column([p.top_p for p in params], np.float32),
+        min_p=column([p.min_p for p in params], np.float32),
+        top_k=column([p.top_k for p in params], np.int32),
+        seed=column([p.seed & (2**64 - 1) for p in params], np.uint64).view(torch.int64),
+        choice=column([spec.choice for spec in specs], np.int32),
+        position=column([len(spec.history) for spec in specs], np.int64),
     )
 
 
