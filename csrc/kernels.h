@@ -72,9 +72,6 @@ struct Attention { const float* q; RowMap rows; KV kv; int64_t heads; float scal
                    int64_t window;  // 0: none
                    float* out; };
 
-// Whether all V numbers of each row are finite.
-struct Finite { const float* x; int64_t S, V; bool* out; };
-
 inline constexpr int64_t BLOCK = 64;  // numbers that share an entry of block_maxima
 
 struct KernelTable {
@@ -88,9 +85,8 @@ struct KernelTable {
   void (*glu)(Team&, const Glu&);
   void (*add)(Team&, const Add&);
   void (*take_rows)(Team&, const TakeRows&);
-  void (*finite)(Team&, const Finite&);
-  // The largest of each BLOCK of n numbers, the last one perhaps shorter.
-  void (*block_maxima)(const float* x, int64_t n, float* out);
+  // The largest of each BLOCK of n numbers, the last one perhaps shorter; false where one is NaN.
+  bool (*block_maxima)(const float* x, int64_t n, float* out);
 };
 
 namespace portable { extern const KernelTable table; }

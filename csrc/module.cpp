@@ -3,13 +3,15 @@
 // Arrays arrive as addresses, because an exchange through DLPack costs more than most of these ops
 // (2.4 us per array against 0.08). kernels/cpu.py is the only caller: it has checked types, shapes
 // and contiguity, and keeps the arrays alive. What only their contents can tell is checked here.
-// The GIL is released in every call.
+// The GIL is released in every call that computes.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/sample.h"
@@ -116,17 +118,22 @@ class Kernels {
         Attention{in<float>(q), rows, kv, heads, scale, window, out<float>(result)});
   }
 
-  void sample(Address logits, int64_t S, int64_t V, Address temperature, Address top_p,
-              Address min_p, Address top_k, Address seed, Address choice, Address position,
-              Address result) {
-    run(stoker::sample, Sample{in<float>(logits), S, V, in<float>(temperature), in<float>(top_p),
-                               in<float>(min_p), in<int32_t>(top_k), in<int64_t>(seed),
-                               in<int32_t>(choice), in<int64_t>(position), out<int32_t>(result),
-                               table_.block_maxima});
-  }
-
-  void finite(Address x, int64_t S, int64_t V, Address result) {
-    run(table_.finite, Finite{in<float>(x), S, V, out<bool>(result)});
+  // draws: a list of S tuples, see kernels.ops.Draw. Reads Python objects, so it takes the GIL and
+  // gives it up itself.
+  std::vector<int32_t> sample(Address logits, int64_t S, int64_t V, nb::list draws) {
+    std::vector<Draw> rows;
+    for (nb::handle draw : draws) {
+      nb::tuple t = nb::cast<nb::tuple>(draw);
+      rows.push_back({nb::cast<double>(t[0]), nb::cast<double>(t[1]), nb::cast<double>(t[2]),
+                      nb::cast<int64_t>(t[3]), PyLong_AsUnsignedLongLongMask(t[4].ptr()),
+                      nb::cast<uint32_t>(t[5]), nb::cast<uint64_t>(t[6])});
+    }
+    if (int64_t(rows.size()) != S) throw std::invalid_argument("draws must have a row per logits");
+    std::vector<int32_t> result(rows.size());
+    nb::gil_scoped_release released;
+    run(stoker::sample,
+        Sample{in<float>(logits), S, V, rows.data(), result.data(), table_.block_maxima});
+    return result;
   }
 
   void logprobs(Address logits, int64_t S, int64_t V, Address tokens, int64_t k, Address picked,
@@ -194,8 +201,7 @@ NB_MODULE(_native, m) {
       .def("rows", &Kernels::rows, NoGil())
       .def("rope_and_store", &Kernels::rope_and_store, NoGil())
       .def("attention", &Kernels::attention, NoGil())
-      .def("sample", &Kernels::sample, NoGil())
-      .def("finite", &Kernels::finite, NoGil())
+      .def("sample", &Kernels::sample)
       .def("logprobs", &Kernels::logprobs, NoGil());
 
   m.def("isas", []() -> nb::tuple {

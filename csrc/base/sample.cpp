@@ -1,7 +1,7 @@
 // The arithmetic of `sample` is defined to the bit, and reference.py does the same:
 //
-//   w[i] = std::exp((double(logit[i]) - double(max)) / double(temperature)); w = 0 is never kept
-//   1. min_p: keep w >= double(min_p)
+//   w[i] = std::exp((double(logit[i]) - double(max)) / temperature); w = 0 is never kept
+//   1. min_p: keep w >= min_p
 //   2. top_k > 0: the first top_k in falling order of logit, equal logits in order of id
 //   3. top_p < 1: the first tokens in that order, as few as have a mass >= top_p * (the mass of all
 //      that are left)
@@ -79,12 +79,14 @@ struct Drawer {
   int32_t draw(const Sample& a, int64_t s) {
     const float* logits = a.logits + s * a.V;
     maxima.resize(size_t((a.V + BLOCK - 1) / BLOCK));
-    a.block_maxima(logits, a.V, maxima.data());
+    const Draw& how = a.draws[s];
     const Row row{logits, a.V, maxima};
+    if (!a.block_maxima(logits, a.V, maxima.data())) return -1;
     const int64_t best = row.argmax();
-    if (a.temperature[s] == 0.0f) return int32_t(best);
-    const double temperature = double(a.temperature[s]), min_p = double(a.min_p[s]);
-    const size_t top_k = size_t(a.top_k[s]);
+    if (!std::isfinite(logits[best])) return -1;
+    if (how.temperature == 0.0) return int32_t(best);
+    const double temperature = how.temperature, min_p = how.min_p;
+    const size_t top_k = size_t(how.top_k);
     float bound = -INFINITY;
     if (top_k > 0) bound = row.bound_of_top(top_k, scratch);
     if (min_p > 0.0)  // a little below where w is min_p, to be safe from rounding
@@ -96,9 +98,9 @@ struct Drawer {
       kept.resize(top_k);
       std::sort(kept.begin(), kept.end(), by_id);
     }
-    if (a.top_p[s] < 1.0f) cut_mass(double(a.top_p[s]));
+    if (how.top_p < 1.0) cut_mass(how.top_p);
     if (kept.empty()) return int32_t(best);
-    return pick(uniform(uint64_t(a.seed[s]), uint32_t(a.choice[s]), uint64_t(a.position[s])));
+    return pick(uniform(how.seed, how.choice, how.position));
   }
 
   // Keep, in order of id, the tokens of at least `bound` whose w is neither 0 nor below min_p.

@@ -6,18 +6,20 @@ namespace stoker {
 
 class Team;
 
+struct Draw {
+  double temperature, top_p, min_p;
+  int64_t top_k;
+  uint64_t seed;
+  uint32_t choice;
+  uint64_t position;
+};
+
 struct Sample {
   const float* logits;  // [S, V]
   int64_t S, V;
-  const float* temperature;
-  const float* top_p;
-  const float* min_p;
-  const int32_t* top_k;
-  const int64_t* seed;
-  const int32_t* choice;
-  const int64_t* position;
-  int32_t* out;
-  void (*block_maxima)(const float* x, int64_t n, float* out);  // see KernelTable
+  const Draw* draws;  // [S]
+  int32_t* out;       // [S]; -1 where nothing can be drawn: a NaN, +inf, or nothing finite
+  bool (*block_maxima)(const float* x, int64_t n, float* out);  // see KernelTable
 };
 
 struct Logprobs {

@@ -14,7 +14,6 @@ void attention(Team&, const Attention&);
 void glu(Team&, const Glu&);
 void add(Team&, const Add&);
 void take_rows(Team&, const TakeRows&);
-void finite(Team&, const Finite&);
-void block_maxima(const float* x, int64_t n, float* out);
+bool block_maxima(const float* x, int64_t n, float* out);
 
 }  // namespace stoker::STOKER_ISA

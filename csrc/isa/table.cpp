@@ -4,6 +4,6 @@
 namespace stoker::STOKER_ISA {
 
 const KernelTable table = {embed,     linear, prepare, product,   rms_norm, rope_and_store,
-                           attention, glu,    add,     take_rows, finite,   block_maxima};
+                           attention, glu,    add,     take_rows, block_maxima};
 
 }  // namespace stoker::STOKER_ISA

@@ -175,17 +175,9 @@ class Kernels:
         logits: int,
         S: int,
         V: int,
-        temperature: int,
-        top_p: int,
-        min_p: int,
-        top_k: int,
-        seed: int,
-        choice: int,
-        position: int,
-        result: int,
+        draws: Sequence[tuple[float, float, float, int, int, int, int]],
         /,
-    ) -> None: ...
-    def finite(self, x: int, S: int, V: int, result: int, /) -> None: ...
+    ) -> list[int]: ...
     def logprobs(
         self,
         logits: int,

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
 from stoker.kernels import _native
-from stoker.kernels.ops import Array, Draws, LayerKV, PackedWeight, Rows
+from stoker.kernels.ops import Array, Draw, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import GROUP, FloatFormat, FloatWeight, Int4Weight, Int8Weight, Weight
 
-F32, I32, I64 = torch.float32, torch.int32, torch.int64
+F32, I32 = torch.float32, torch.int32
 
 _KV_TORCH: dict[KVDtype, torch.dtype] = {
     "f32": torch.float32,
@@ -217,32 +217,11 @@ class CpuOps:
         )
         return out
 
-    def sample(self, logits: Array, draws: Draws) -> Array:
+    def sample(self, logits: Array, draws: list[Draw]) -> list[int]:
         count, vocab = logits.shape
-        shape = (count,)
         if count and not vocab:
             raise ValueError("logits have 0 columns, but a token must be drawn from at least 1")
-        out = torch.empty(count, dtype=I32)
-        self._native.sample(
-            _checked("logits", logits, F32),
-            count,
-            vocab,
-            _checked("temperature", draws.temperature, F32, shape),
-            _checked("top_p", draws.top_p, F32, shape),
-            _checked("min_p", draws.min_p, F32, shape),
-            _checked("top_k", draws.top_k, I32, shape),
-            _checked("seed", draws.seed, I64, shape),
-            _checked("choice", draws.choice, I32, shape),
-            _checked("position", draws.position, I64, shape),
-            out.data_ptr(),
-        )
-        return out
-
-    def finite(self, logits: Array) -> Array:
-        count, vocab = logits.shape
-        out = torch.empty(count, dtype=torch.bool)
-        self._native.finite(_checked("logits", logits, F32), count, vocab, out.data_ptr())
-        return out
+        return self._native.sample(_checked("logits", logits, F32), count, vocab, draws)
 
     def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
         count, vocab = logits.shape

@@ -10,7 +10,7 @@ The native set keeps this bit for bit; the reference set, whose matmuls pick til
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -56,21 +56,19 @@ class Rows:
     page_table: Array
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """How to draw one token from each of S rows of logits; arrays of length S.
+class Draw(NamedTuple):
+    """How to draw one token from a row of logits."""
 
-    temperature, top_p, min_p: float32; top_k: int32 (0 = all); seed: uint64 as int64 bits; choice:
-    int32; position: int64. temperature 0 is greedy.
-    """
-
-    temperature: Array
-    top_p: Array
-    min_p: Array
-    top_k: Array
-    seed: Array
-    choice: Array
-    position: Array
+    temperature: float
+    """0 is greedy."""
+    top_p: float
+    min_p: float
+    top_k: int
+    """0: all."""
+    seed: int
+    """64 bits, of either sign."""
+    choice: int
+    position: int
 
 
 class Ops(Protocol):
@@ -121,9 +119,10 @@ class Ops(Protocol):
     def rows(self, x: Array, index: Array) -> Array:
         """x[index] for int32 [S] row numbers."""
 
-    def sample(self, logits: Array, draws: Draws) -> Array:
-        """float32 [S, V] (already biased and penalised) → int32 [S].
+    def sample(self, logits: Array, draws: list[Draw]) -> list[int]:
+        """float32 [S, V] (already biased and penalised) → a token id for each row.
 
+        -1 where nothing can be drawn from a row: it has NaN or +inf, or nothing finite. Else:
         temperature 0: argmax, ties to the lowest id. Else, in this order: p = softmax(logits / t);
         drop p < min_p * max(p); keep the top_k most probable; of those (renormalised) keep the
         smallest set of most probable tokens whose mass reaches top_p; ties favour the lower id.
@@ -131,9 +130,6 @@ class Ops(Protocol):
         al. 2011; key = seed, counter = (position low, position high, choice, 0)), the first two
         output words as a 53-bit fraction.
         """
-
-    def finite(self, logits: Array) -> Array:
-        """float32 [S, V] → bool [S]: whether every number of a row is finite."""
 
     def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
         """float32 [S, V], int32 [S] → logprob [S], top ids int32 [S, k], top logprobs [S, k].

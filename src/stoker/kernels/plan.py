@@ -56,9 +56,9 @@ class CompiledPlan:
             self._emit(node)
         rows = (max_samples if result.buffer.axis.samples else max_tokens, result.buffer.width)
         first = self._at[result.buffer] - self._memory.ctypes.data
-        self._result = torch.from_numpy(
-            self._memory[first : first + 4 * rows[0] * rows[1]].view(np.float32).reshape(rows)
-        )
+        whole = self._memory[first : first + 4 * rows[0] * rows[1]].view(np.float32).reshape(rows)
+        # Views of each size, made once: in a step, Python finds cold caches.
+        self._results = [torch.from_numpy(whole[:count]) for count in range(max_samples + 1)]
 
     def run(self, step: _native.Step) -> Array:
         """Compute a step; the result's rows are valid until the next run.
@@ -67,7 +67,7 @@ class CompiledPlan:
             ValueError: an id, position or page of the step is out of range.
         """
         self._native.run(step)
-        return self._result[: step.num_samples]
+        return self._results[step.num_samples]
 
     def _emit(self, node: Node) -> None:
         at, plan = self._at, self._native

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
-from stoker.kernels.ops import Array, Draws, LayerKV, PackedWeight, Rows
+from stoker.kernels.ops import Array, Draw, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import FloatWeight, Int4Weight, Weight
 
 _KV_TORCH: dict[KVDtype, torch.dtype] = {
@@ -92,22 +92,8 @@ class ReferenceOps:
     def rows(self, x: Array, index: Array) -> Array:
         return x[index.long()]
 
-    def sample(self, logits: Array, draws: Draws) -> Array:
-        tokens = [
-            sample_row(
-                logits[i].numpy(),
-                temperature=float(draws.temperature[i]),
-                top_p=float(draws.top_p[i]),
-                min_p=float(draws.min_p[i]),
-                top_k=int(draws.top_k[i]),
-                u=uniform(int(draws.seed[i]), int(draws.choice[i]), int(draws.position[i])),
-            )
-            for i in range(logits.shape[0])
-        ]
-        return torch.tensor(tokens, dtype=torch.int32)
-
-    def finite(self, logits: Array) -> Array:
-        return torch.isfinite(logits).all(dim=-1)
+    def sample(self, logits: Array, draws: list[Draw]) -> list[int]:
+        return [_draw(row.numpy(), draw) for row, draw in zip(logits, draws, strict=True)]
 
     def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
         logp = torch.log_softmax(logits.double(), dim=-1).float()
@@ -190,6 +176,19 @@ def _attend(
         visible &= distance < window
     weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
     return torch.einsum("grts,gsd->tgrd", weights, values).reshape(rows, heads * dim)
+
+
+def _draw(logits: NDArray[np.float32], draw: Draw) -> int:
+    if np.isnan(logits).any() or not np.isfinite(logits.max()):
+        return -1
+    return sample_row(
+        logits,
+        temperature=draw.temperature,
+        top_p=draw.top_p,
+        min_p=draw.min_p,
+        top_k=draw.top_k,
+        u=uniform(draw.seed, draw.choice, draw.position),
+    )
 
 
 def sample_row(

@@ -48,7 +48,7 @@ class StepGraph:
         for seq in plan.seqs:
             step.add(seq.token_ids, seq.start, seq.page_tables, seq.sample is not None)
         logits = self._plan.run(step)
-        return logits if len(logits) else None
+        return logits if step.num_samples else None
 
 
 def _on_ops(part: T, ops: Recorder) -> T:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
 
 from stoker.core.plan import SampleSpec, SeqResult, SeqStep
 from stoker.core.request import TokenLogprobs
-from stoker.kernels.ops import Array, Draws, Ops
+from stoker.kernels.ops import Array, Draw, Ops
 from stoker.runner.logits import adjust, needs_adjusting
 
 MIN_LOGPROB = -9999.0
@@ -20,50 +18,40 @@ MIN_LOGPROB = -9999.0
 def draw(ops: Ops, logits: Array, seqs: Sequence[SeqStep]) -> list[SeqResult]:
     """Draw one token for each sequence, all of which have a `sample`.
 
-    logits: float32 [S, V], one row a sequence; not changed. A row that is not finite, before or
-    after the request's own adjustments, fails its sequence alone.
+    logits: float32 [S, V], one row a sequence; not changed. A row from which nothing can be drawn,
+    before or after the request's own adjustments, fails its sequence alone.
     """
     specs = [seq.sample for seq in seqs if seq.sample is not None]
-    finite = ops.finite(logits)
-    adjusted = _adjusted(logits, specs)
-    usable = finite
-    if adjusted is not logits:
-        # One finite logit and no NaN or +inf are enough to draw from; the maximum shows all three.
-        usable = finite & torch.isfinite(adjusted.amax(dim=-1))
-    failed = [] if usable.all() else (~usable).nonzero().flatten().tolist()
-    if failed:
-        adjusted = adjusted.index_fill(0, torch.tensor(failed), 0.0)  # numbers to draw from
-    tokens = ops.sample(adjusted, draws(specs))
+    tokens = ops.sample(_adjusted(logits, specs), draws(specs))
     logprobs = _logprobs(ops, logits, tokens, specs)
-    results = [
-        SeqResult(seq.request_id, (token,), None if entry is None else (entry,))
-        for seq, token, entry in zip(seqs, tokens.tolist(), logprobs, strict=True)
+    return [
+        SeqResult(seq.request_id, (token,), logprobs.get(i))
+        if token >= 0
+        else SeqResult(seq.request_id, error=_why(logits[i], specs[i]))
+        for i, (seq, token) in enumerate(zip(seqs, tokens, strict=True))
     ]
-    for i in failed:
-        what = "the request's bias and penalties leave" if finite[i] else "the model's logits are"
-        results[i] = SeqResult(
-            seqs[i].request_id,
-            error=f"no token can be drawn: {what} not finite at position {len(specs[i].history)}",
+
+
+def draws(specs: Sequence[SampleSpec]) -> list[Draw]:
+    """The requests' parameters as a kernel set takes them."""
+    return [
+        Draw(
+            (params := spec.params).temperature,
+            params.top_p,
+            params.min_p,
+            params.top_k,
+            params.seed,
+            spec.choice,
+            len(spec.history),
         )
-    return results
+        for spec in specs
+    ]
 
 
-def draws(specs: Sequence[SampleSpec]) -> Draws:
-    """The requests' parameters as arrays."""
-    params = [spec.params for spec in specs]
-
-    def column(values: list[Any], kind: type[np.generic]) -> Array:
-        return torch.from_numpy(np.array(values, dtype=kind))
-
-    return Draws(
-        temperature=column([p.temperature for p in params], np.float32),
-        top_p=column([p.top_p for p in params], np.float32),
-        min_p=column([p.min_p for p in params], np.float32),
-        top_k=column([p.top_k for p in params], np.int32),
-        seed=column([p.seed & (2**64 - 1) for p in params], np.uint64).view(torch.int64),
-        choice=column([spec.choice for spec in specs], np.int32),
-        position=column([len(spec.history) for spec in specs], np.int64),
-    )
+def _why(row: Array, spec: SampleSpec) -> str:
+    usable = not row.isnan().any() and row.amax().isfinite()
+    what = "the request's bias and penalties leave" if usable else "the model's logits are"
+    return f"no token can be drawn: {what} not finite at position {len(spec.history)}"
 
 
 def _adjusted(logits: Array, specs: Sequence[SampleSpec]) -> Array:
@@ -77,23 +65,29 @@ def _adjusted(logits: Array, specs: Sequence[SampleSpec]) -> Array:
 
 
 def _logprobs(
-    ops: Ops, logits: Array, tokens: Array, specs: Sequence[SampleSpec]
-) -> list[TokenLogprobs | None]:
-    entries: list[TokenLogprobs | None] = [None] * len(specs)
-    wanted = {i: s.params.logprobs for i, s in enumerate(specs) if s.params.logprobs is not None}
+    ops: Ops, logits: Array, tokens: Sequence[int], specs: Sequence[SampleSpec]
+) -> dict[int, tuple[TokenLogprobs]]:
+    """By row, for those that ask and have a token."""
+    wanted = {
+        i: spec.params.logprobs
+        for i, spec in enumerate(specs)
+        if spec.params.logprobs is not None and tokens[i] >= 0
+    }
     if not wanted:
-        return entries
+        return {}
     index = torch.tensor(list(wanted), dtype=torch.int32)
+    drawn = torch.tensor([tokens[i] for i in wanted], dtype=torch.int32)
     most = min(max(wanted.values()), logits.shape[1])
-    picked, top_ids, top = ops.logprobs(
-        ops.rows(logits, index), tokens[index.long()].contiguous(), most
-    )
+    picked, top_ids, top = ops.logprobs(ops.rows(logits, index), drawn, most)
     top = top.clamp(min=MIN_LOGPROB)
-    for row, (i, k) in enumerate(wanted.items()):
-        entries[i] = TokenLogprobs(
-            token_id=int(tokens[i]),
-            logprob=max(float(picked[row]), MIN_LOGPROB),
-            top_ids=tuple(top_ids[row, :k].tolist()),
-            top_logprobs=tuple(top[row, :k].tolist()),
+    return {
+        i: (
+            TokenLogprobs(
+                token_id=tokens[i],
+                logprob=max(float(picked[row]), MIN_LOGPROB),
+                top_ids=tuple(top_ids[row, :k].tolist()),
+                top_logprobs=tuple(top[row, :k].tolist()),
+            ),
         )
-    return entries
+        for row, (i, k) in enumerate(wanted.items())
+    }

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stoker.kernels.cpu import CpuOps
-from stoker.kernels.ops import Draws, LayerKV, Rows
+from stoker.kernels.ops import Draw, LayerKV, Rows
 from stoker.weights.formats import FloatWeight, Int4Weight, Int8Weight
 from tests.support.kernels import filled_pages, random_weight
 
@@ -37,8 +37,7 @@ def store(rows: Rows = ROWS, k: torch.Tensor = K, cos_sin: torch.Tensor = PAGED.
 
 
 def draw(logits: torch.Tensor) -> None:
-    ones = torch.ones(2)
-    OPS.sample(logits, Draws(ones, ones, ones, i32(0, 0), ones.long(), i32(0, 0), ones.long()))
+    OPS.sample(logits, [Draw(1.0, 1.0, 0.0, 0, 1, 0, 1)] * 2)
 
 
 WRONG: dict[str, Callable[[], object]] = {

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from stoker.core.config import KernelName
 from stoker.core.plan import SampleSpec, SeqStep
 from stoker.core.request import SamplingParams
+from stoker.kernels.dispatch import get_ops
 from stoker.kernels.reference import ReferenceOps
 from stoker.runner.sampler import MIN_LOGPROB, draw, draws
 
@@ -55,7 +57,7 @@ def test_logprobs_are_finite() -> None:
     assert result.logprobs[0].top_logprobs == (0.0, MIN_LOGPROB)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_broken_row_fails_its_sequence_alone(bad: float) -> None:
     logits = torch.tensor([[0.0, 1.0], [0.0, bad], [1.0, 0.0]])
     params = replace(GREEDY, logprobs=1)
@@ -77,9 +79,28 @@ def test_a_request_that_leaves_no_token_fails_alone(temperature: float) -> None:
     assert c.token_ids == (1,)
 
 
-def test_seeds_are_64_bits_of_either_sign() -> None:
-    seeds = [0, -1, 2**64 - 1, 2**63, -(2**63)]
-    specs = [SampleSpec(SamplingParams(seed=seed), 2, [1, 2], 1) for seed in seeds]
-    arrays = draws(specs)
-    assert arrays.seed.tolist() == [0, -1, -1, -(2**63), -(2**63)]
-    assert arrays.position.tolist() == [2] * 5 and arrays.choice.tolist() == [2] * 5
+def test_a_token_that_the_model_excludes_is_never_drawn() -> None:
+    logits = torch.tensor([[-math.inf, 1.0]])
+    (result,) = draw(ReferenceOps(), logits, [_seq("a", SamplingParams(temperature=9.0))])
+    assert result.token_ids == (1,)
+
+
+def test_draws_are_keyed_by_seed_choice_and_position() -> None:
+    (draw_,) = draws([SampleSpec(SamplingParams(seed=2**64 - 1), 2, [1, 2], 1)])
+    assert (draw_.seed, draw_.choice, draw_.position) == (2**64 - 1, 2, 2)
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "reference"])
+def test_seeds_are_64_bits_of_either_sign(kernels: KernelName) -> None:
+    ops = get_ops(kernels, 1)
+
+    def tokens(seed: int) -> list[int]:
+        spec = SampleSpec(SamplingParams(seed=seed), 2, [1, 2], 1)
+        return [
+            token
+            for i in range(20)
+            for token in ops.sample(torch.zeros(1, 1000), [draws([spec])[0]._replace(position=i)])
+        ]
+
+    assert tokens(-1) == tokens(2**64 - 1) != tokens(0)
+    assert tokens(2**63) == tokens(-(2**63))
