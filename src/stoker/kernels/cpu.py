@@ -54,6 +54,7 @@ class CpuOps:
         if threads < 1:
             raise ValueError(f"threads is {threads}, but must be at least 1")
         self.isa = isa or available_isas()[0]
+        self.threads = threads
         self._native = _native.Kernels(threads, self.isa)
 
     def new_plan(self) -> _native.Plan:
