@@ -23,7 +23,7 @@ template <int N> struct Count { static constexpr int value = N; };
 template <class Body>
 INLINE void for_tiles(int64_t M, int64_t panel_size, int64_t step, Body body) {
   const int64_t tiles = (M + TILE - 1) / TILE;
-  const int64_t distance = tiles == 1 ? 2560 : least(panel_size, int64_t(16384));
+  const int64_t distance = tiles == 1 ? 8192 : least(panel_size, int64_t(16384));
   for (int64_t row = 0; row < M; row += TILE) {
     const Ahead ahead{distance, tiles * step, row / TILE * step};
     switch (least(M - row, int64_t(TILE))) {
