@@ -41,13 +41,33 @@ bool has_avx2() {
 #endif
 }
 
+bool has_vnni() {
+#if defined(STOKER_HAS_AVX2)
+  return has_avx2() && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
+// Instruction sets that this CPU and build offer, fastest first.
+std::vector<std::string> isas() {
+  std::vector<std::string> names;
+  if (has_vnni()) names.push_back("vnni");
+  if (has_avx2()) names.push_back("avx2");
+  names.push_back("portable");
+  return names;
+}
+
 const KernelTable& table_of(const std::string& isa) {
   if (isa == "portable") return portable::table;
 #if defined(STOKER_HAS_AVX2)
   if (isa == "avx2" && has_avx2()) return avx2::table;
+  if (isa == "vnni" && has_vnni()) return vnni::table;
 #endif
-  throw std::invalid_argument("isa is " + isa + ", but this CPU and build offer portable" +
-                              (has_avx2() ? " and avx2" : " only"));
+  std::string offered;
+  for (const std::string& name : isas()) offered += (offered.empty() ? "" : ", ") + name;
+  throw std::invalid_argument("isa is " + isa + ", but this CPU and build offer only " + offered);
 }
 
 class Kernels {
@@ -204,8 +224,5 @@ NB_MODULE(_native, m) {
       .def("sample", &Kernels::sample)
       .def("logprobs", &Kernels::logprobs, NoGil());
 
-  m.def("isas", []() -> nb::tuple {
-    if (has_avx2()) return nb::make_tuple("avx2", "portable");
-    return nb::make_tuple("portable");
-  }, "Instruction sets that this CPU and build offer, fastest first.");
+  m.def("isas", &isas, "Instruction sets that this CPU and build offer, fastest first.");
 }

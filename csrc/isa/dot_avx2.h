@@ -1,4 +1,5 @@
-// Exact integer dot products of one block (layout.h) with up to 4 rows of activations, in AVX2.
+// Exact integer dot products of one block (layout.h) with up to 4 rows of activations, in AVX2, and
+// where there is VNNI with its sums of four and two products. Both give the same integers.
 #pragma once
 #include "isa/simd.h"
 
@@ -8,7 +9,7 @@ INLINE V8 to_float(I8 x) { return _mm256_cvtepi32_ps(x); }
 
 // Forces the sum into a register here: GCC otherwise computes all products of a block, spills them
 // and adds them at the end, which takes half as long again.
-INLINE void settle(__m256i& x) { asm("" : "+x"(x)); }
+INLINE void settle(__m256i& x) { asm("" : "+v"(x)); }
 
 INLINE __m256i broadcast4(const void* p) {
   int32_t v;
@@ -20,10 +21,29 @@ INLINE __m256i widen16(const uint8_t* p) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p));
 }
 
-// int4: 16 products of 0..15 and -127..127 per lane stay within int16, so one widening at the end.
+#if defined(STOKER_VNNI)
+
+// sum += four products of unsigned and signed bytes; of two pairs of int16.
+INLINE __m256i dot4(__m256i sum, __m256i w, __m256i x) { return _mm256_dpbusd_epi32(sum, w, x); }
+INLINE __m256i dot2(__m256i sum, __m256i w, __m256i x) { return _mm256_dpwssd_epi32(sum, w, x); }
+INLINE __m256i widen(__m256i sum) { return sum; }
+
+#else
+
+// Sixteen bit sums: sixteen products of 0..15 and -127..127 fit, and are widened at the end.
+INLINE __m256i dot4(__m256i sum, __m256i w, __m256i x) {
+  return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
+}
+INLINE __m256i dot2(__m256i sum, __m256i w, __m256i x) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+}
+INLINE __m256i widen(__m256i sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+
+#endif
+
 template <int MR>
 INLINE void int4_dots(const uint8_t* q0, const uint8_t* q1, const int8_t* x, I8 (&dot)[MR][2]) {
-  const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+  const __m256i nibble = _mm256_set1_epi8(15);
   for (int m = 0; m < MR; ++m) dot[m][0] = dot[m][1] = _mm256_setzero_si256();
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
@@ -33,14 +53,14 @@ INLINE void int4_dots(const uint8_t* q0, const uint8_t* q1, const int8_t* x, I8 
 #pragma GCC unroll 4
     for (int m = 0; m < MR; ++m) {
       const __m256i piece = broadcast4(x + m * GROUP + 4 * j);
-      dot[m][0] = _mm256_add_epi16(dot[m][0], _mm256_maddubs_epi16(w0, piece));
-      dot[m][1] = _mm256_add_epi16(dot[m][1], _mm256_maddubs_epi16(w1, piece));
+      dot[m][0] = dot4(dot[m][0], w0, piece);
+      dot[m][1] = dot4(dot[m][1], w1, piece);
       settle(dot[m][0]), settle(dot[m][1]);
     }
   }
 #pragma GCC unroll 4
   for (int m = 0; m < MR; ++m)
-    for (int h = 0; h < 2; ++h) dot[m][h] = _mm256_madd_epi16(dot[m][h], ones);
+    for (int h = 0; h < 2; ++h) dot[m][h] = widen(dot[m][h]);
 }
 
 // int8: steps FROM..TO of two columns; int16 products are added in pairs to int32, nothing
@@ -54,8 +74,8 @@ INLINE void int8_dots(const uint8_t* q0, const uint8_t* q1, const int16_t* x, I8
 #pragma GCC unroll 4
     for (int m = 0; m < MR; ++m) {
       const __m256i piece = broadcast4(x + m * GROUP + 2 * j);
-      dot[m][0] = _mm256_add_epi32(dot[m][0], _mm256_madd_epi16(w0, piece));
-      dot[m][1] = _mm256_add_epi32(dot[m][1], _mm256_madd_epi16(w1, piece));
+      dot[m][0] = dot2(dot[m][0], w0, piece);
+      dot[m][1] = dot2(dot[m][1], w1, piece);
       settle(dot[m][0]), settle(dot[m][1]);
     }
   }

@@ -37,20 +37,19 @@ INLINE void quantize_block(const float* x, Q* q, float* s) {
   // So small a peak has no finite inverse; its products vanish in any sum that matters.
   const float inverse = peak > 1e-35f ? 127.0f / peak : 0.0f;
   const float scale = peak > 1e-35f ? peak / 127.0f : 0.0f;
-  float rounded[GROUP];
-  for (int i = 0; i < 4; ++i) {
-    const V8 r = round_even(mul(v[i], splat(inverse)));
-    store(rounded + 8 * i, min(max(r, splat(-127.0f)), splat(127.0f)));
+  for (V8& r : v) {
+    r = round_even(mul(r, splat(inverse)));
+    r = min(max(r, splat(-127.0f)), splat(127.0f));
   }
-  int32_t sums[SUMS] = {};
-  for (int g = 0; g < SUMS; ++g)
-    for (int i = g * GROUP / SUMS; i < (g + 1) * GROUP / SUMS; ++i) {
-      const int32_t code = int32_t(rounded[i]);
-      q[i] = Q(code);
-      sums[g] += code;
-    }
+  store_codes(q, v);
   s[0] = scale;
-  for (int g = 0; g < SUMS; ++g) s[(1 + g) * TILE] = scale * float(sums[g]);
+  // Sums of so few whole numbers are exact in float32, in any order.
+  const V8 low = add(v[0], v[1]), high = add(v[2], v[3]);
+  if constexpr (SUMS == 1) {
+    s[TILE] = scale * sum(add(low, high));
+  } else {
+    s[TILE] = scale * sum(low), s[2 * TILE] = scale * sum(high);
+  }
 }
 
 template <class Q, int SUMS>

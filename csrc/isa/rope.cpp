@@ -13,7 +13,13 @@ namespace stoker::STOKER_ISA {
 namespace {
 
 void rotate(const float* x, const float* cos, const float* sin, int64_t half, float* out) {
-  for (int64_t i = 0; i < half; ++i) {
+  int64_t i = 0;
+  for (; i + 8 <= half; i += 8) {
+    const V8 x1 = load(x + i), x2 = load(x + i + half), c = load(cos + i), s = load(sin + i);
+    store(out + i, sub(mul(x1, c), mul(x2, s)));
+    store(out + i + half, add(mul(x2, c), mul(x1, s)));
+  }
+  for (; i < half; ++i) {
     const float x1 = x[i], x2 = x[i + half];
     out[i] = x1 * cos[i] - x2 * sin[i];
     out[i + half] = x2 * cos[i] + x1 * sin[i];
@@ -27,6 +33,12 @@ const float* head(const float* x, const float* norm, float eps, int64_t D, float
   return room;
 }
 
+template <class T> void narrow_row(const float* x, int64_t n, T* out) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) store(out + i, load(x + i));
+  if (i < n) store_part(out + i, load_part(x + i, n - i), n - i);
+}
+
 template <class T> void store_token(const Rope& a, int64_t t, const float* cos, float* turned) {
   const int64_t D = a.kv.head_dim, position = a.rows.positions[t], slot = position % PAGE;
   const int64_t page =
@@ -37,8 +49,10 @@ template <class T> void store_token(const Rope& a, int64_t t, const float* cos, 
     const int64_t from = (t * a.kv.kv_heads + h) * D;
     const float* key = head(a.k + from, a.k_norm, a.k_eps, D, turned + D);
     rotate(key, cos, cos + D / 2, D / 2, turned);
-    for (int64_t d = 0; d < D; ++d) narrow(turned[d], k[d * PAGE + slot]);
-    for (int64_t d = 0; d < D; ++d) narrow(a.v[from + d], v[slot * D + d]);
+    T* const narrowed = reinterpret_cast<T*>(turned + D);
+    narrow_row(turned, D, narrowed);
+    for (int64_t d = 0; d < D; ++d) k[d * PAGE + slot] = narrowed[d];
+    narrow_row(a.v + from, D, v + slot * D);
   }
 }
 

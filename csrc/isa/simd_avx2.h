@@ -21,10 +21,34 @@ static inline void store(float* p, V8 x) { _mm256_storeu_ps(p, x); }
 static inline void store(F16* p, V8 x) {
   _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
+// To nearest, ties to even; NaN stays NaN: as narrow() does.
 static inline void store(BF16* p, V8 x) {
-  float v[8];
-  store(v, x);
-  for (int i = 0; i < 8; ++i) narrow(v[i], p[i]);
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  const __m256i rounded = _mm256_blendv_epi8(_mm256_add_epi32(bits, up), quiet, is_nan);
+  const __m256i halves = _mm256_srli_epi32(rounded, 16);
+  const __m256i packed = _mm256_packus_epi32(halves, halves);
+  _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
+// 32 whole numbers, which the type holds, in order.
+static inline void pack_pairs(const V8 (&x)[4], I8& low, I8& high) {
+  const I8 a = _mm256_packs_epi32(_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
+  const I8 b = _mm256_packs_epi32(_mm256_cvtps_epi32(x[2]), _mm256_cvtps_epi32(x[3]));
+  low = _mm256_permute4x64_epi64(a, 0xd8), high = _mm256_permute4x64_epi64(b, 0xd8);
+}
+static inline void store_codes(int16_t* q, const V8 (&x)[4]) {
+  I8 low, high;
+  pack_pairs(x, low, high);
+  _mm256_storeu_si256((I8*)q, low);
+  _mm256_storeu_si256((I8*)(q + 16), high);
+}
+static inline void store_codes(int8_t* q, const V8 (&x)[4]) {
+  I8 low, high;
+  pack_pairs(x, low, high);
+  _mm256_storeu_si256((I8*)q, _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8));
 }
 static inline V8 add(V8 a, V8 b) { return _mm256_add_ps(a, b); }
 static inline V8 sub(V8 a, V8 b) { return _mm256_sub_ps(a, b); }

@@ -40,8 +40,9 @@ _FLOAT_TYPES: dict[FloatFormat, type[np.generic]] = {
 class CpuOps:
     """The kernel set `cpu`; see `kernels.ops.Ops` for the contract of each method.
 
-    threads: how many work on one op, the caller among them. isa: "avx2" or "portable"; None takes
-    the best that this CPU has. Results do not depend on `threads`; two isas round differently.
+    threads: how many work on one op, the caller among them. isa: "vnni", "avx2" or "portable"; None
+    takes the best that this CPU has. Results do not depend on `threads`. vnni and avx2 give the
+    same bits, portable rounds differently.
 
     Raises:
         ValueError: an array has a wrong type or shape, or an id, position or page out of range; an
@@ -252,7 +253,7 @@ class CpuOps:
 
 def available_isas() -> tuple[str, ...]:
     """The instruction sets that this CPU and this build offer, fastest first."""
-    return _native.isas()
+    return tuple(_native.isas())
 
 
 def _checked(

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
     """The kernel set `name`, working with `threads` threads.
 
-    isa: instruction set of the native kernels, "avx2" or "portable"; None takes this CPU's best.
+    isa: instruction set of the native kernels, "vnni", "avx2" or "portable"; None takes this CPU's
+    best.
     The reference set uses PyTorch's own threads and knows no instruction sets.
 
     Raises:
