@@ -131,3 +131,12 @@ def test_large_matrices_are_shared_between_threads_without_a_trace() -> None:
         for _ in range(20):
             assert torch.equal(two.linear(x, packed_two), wanted)
         assert torch.equal(two.linear(x[64:], packed_two), wanted[64:])
+
+
+@pytest.mark.skipif("vnni" not in ISAS, reason="this CPU has no AVX-512 VNNI")
+@pytest.mark.parametrize("kind", INT_KINDS)
+def test_vnni_gives_the_bits_of_avx2(kind: str) -> None:
+    weight = random_weight(kind, 50, 96)
+    x = inputs(7, 96)
+    results = [ops.linear(x, ops.pack(weight)) for ops in (native("vnni"), native("avx2"))]
+    assert torch.equal(*results)

@@ -170,7 +170,11 @@ def _share_rows(ops: list[Op]) -> list[Node]:
         elif not isinstance(op, Linear):
             nodes.append(op)
         elif op not in done:
-            together = [x for x in readers[op.x] if x.residual is None or made[x.residual] < i]
+            together = [
+                x
+                for x in readers[op.x]
+                if x not in done and (x.residual is None or made[x.residual] < i)
+            ]
             if op.x not in rows:
                 rows[op.x] = _round(op.x, readers[op.x], nodes)
             done.update(together)
