@@ -42,6 +42,7 @@ from stoker.runner.runner import ModelRunner
 from stoker.sched.scheduler import Scheduler
 from stoker.text.tokenizer import load_tokenizer
 from stoker.weights.checkpoint import Checkpoint, open_checkpoint
+from stoker.weights.contract import resident_bytes
 
 PREFILL = (512, 4096)
 DECODE = (1, 4, 8, 16, 32)
@@ -99,12 +100,13 @@ class Engine:
             prefix_caching=False,
             threads=ops.threads,
         )
-        limits = resolve(config, checkpoint.config, checkpoint.nbytes, machine_facts())
+        weights = resident_bytes(checkpoint, config.kernels)
+        limits = resolve(config, checkpoint.config, weights, machine_facts())
         forward = best_forward if captured else lambda m, o, kv, _: EagerForward(m, o, kv)
         runner = ModelRunner(model, ops, limits, forward)
         memory = MemoryManager(limits.kv, limits.num_pages, False, "benchmark")
         self._core = EngineCore(Scheduler(limits, memory, frozenset(), time.time), runner)
-        self._info = engine_info(limits, checkpoint.nbytes, "cpu")
+        self._info = engine_info(limits, config, weights)
         self._tokenizer = load_tokenizer(checkpoint.tokenizer)
         self._ops = ops
         self._vocab = checkpoint.config.vocab_size

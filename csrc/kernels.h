@@ -87,6 +87,9 @@ struct KernelTable {
   void (*take_rows)(Team&, const TakeRows&);
   // The largest of each BLOCK of n numbers, the last one perhaps shorter; false where one is NaN.
   bool (*block_maxima)(const float* x, int64_t n, float* out);
+  // e^((x - maximum) / temperature) of n numbers, as base/sample.cpp defines it.
+  void (*sample_weights)(const float* x, int64_t n, double maximum, double temperature,
+                         double* out);
 };
 
 namespace portable { extern const KernelTable table; }

@@ -152,7 +152,7 @@ class Kernels {
     std::vector<int32_t> result(rows.size());
     nb::gil_scoped_release released;
     run(stoker::sample,
-        Sample{in<float>(logits), S, V, rows.data(), result.data(), table_.block_maxima});
+        Sample{in<float>(logits), S, V, rows.data(), result.data(), table_});
     return result;
   }
 

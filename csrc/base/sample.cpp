@@ -1,6 +1,8 @@
 // The arithmetic of `sample` is defined to the bit, and reference.py does the same:
 //
-//   w[i] = std::exp((double(logit[i]) - double(max)) / temperature); w = 0 is never kept
+//   w[i] = e^((double(logit[i]) - double(max)) / temperature), and 0, which is never kept, below
+//      e^-708; e^x by Cody and Waite's reduction and the Taylor polynomial of degree 13, each step
+//      rounded as isa/scan.cpp writes it
 //   1. min_p: keep w >= min_p
 //   2. top_k > 0: the first top_k in falling order of logit, equal logits in order of id
 //   3. top_p < 1: the first tokens in that order, as few as have a mass >= top_p * (the mass of all
@@ -81,18 +83,19 @@ struct Drawer {
     maxima.resize(size_t((a.V + BLOCK - 1) / BLOCK));
     const Draw& how = a.draws[s];
     const Row row{logits, a.V, maxima};
-    if (!a.block_maxima(logits, a.V, maxima.data())) return -1;
+    if (!a.kernels.block_maxima(logits, a.V, maxima.data())) return -1;
     const int64_t best = row.argmax();
     if (!std::isfinite(logits[best])) return -1;
     if (how.temperature == 0.0) return int32_t(best);
-    const double temperature = how.temperature, min_p = how.min_p;
     const size_t top_k = size_t(how.top_k);
     float bound = -INFINITY;
     if (top_k > 0) bound = row.bound_of_top(top_k, scratch);
-    if (min_p > 0.0)  // a little below where w is min_p, to be safe from rounding
-      bound = std::max(bound, float(double(logits[best]) + temperature * (std::log(min_p) - 1e-3) -
-                                    1e-5 * std::fabs(double(logits[best]))));
-    weigh(row, bound, best, temperature, min_p);
+    if (how.min_p > 0.0) {  // a little below where w is min_p, to be safe from rounding
+      const double reach = how.temperature * (std::log(how.min_p) - 1e-3);
+      const double largest = double(logits[best]);
+      bound = std::max(bound, float(largest + reach - 1e-5 * std::fabs(largest)));
+    }
+    weigh(a.kernels, row, bound, double(logits[best]), how);
     if (top_k > 0 && top_k < kept.size()) {
       std::nth_element(kept.begin(), kept.begin() + int64_t(top_k), kept.end(), by_rank);
       kept.resize(top_k);
@@ -104,16 +107,18 @@ struct Drawer {
   }
 
   // Keep, in order of id, the tokens of at least `bound` whose w is neither 0 nor below min_p.
-  void weigh(const Row& row, float bound, int64_t best, double temperature, double min_p) {
+  void weigh(const KernelTable& kernels, const Row& row, float bound, double best,
+             const Draw& how) {
     kept.clear();
     for (int64_t begin = 0; begin < row.V; begin += BLOCK) {
       if (maxima[size_t(begin / BLOCK)] < bound) continue;
-      for (int64_t i = begin; i < std::min(begin + BLOCK, row.V); ++i) {
-        if (row.logits[i] < bound) continue;
-        const double w =
-            std::exp((double(row.logits[i]) - double(row.logits[best])) / temperature);
-        if (w >= min_p && w > 0.0) kept.push_back({ranked(row.logits[i], int32_t(i)), w});
-      }
+      const float* logits = row.logits + begin;
+      const int64_t n = std::min(BLOCK, row.V - begin);
+      double weights[BLOCK];
+      kernels.sample_weights(logits, n, best, how.temperature, weights);
+      for (int64_t i = 0; i < n; ++i)
+        if (logits[i] >= bound && weights[i] >= how.min_p && weights[i] > 0.0)
+          kept.push_back({ranked(logits[i], int32_t(begin + i)), weights[i]});
     }
   }
 

@@ -5,6 +5,7 @@
 namespace stoker {
 
 class Team;
+struct KernelTable;
 
 struct Draw {
   double temperature, top_p, min_p;
@@ -19,7 +20,7 @@ struct Sample {
   int64_t S, V;
   const Draw* draws;  // [S]
   int32_t* out;       // [S]; -1 where nothing can be drawn: a NaN, +inf, or nothing finite
-  bool (*block_maxima)(const float* x, int64_t n, float* out);  // see KernelTable
+  const KernelTable& kernels;
 };
 
 struct Logprobs {

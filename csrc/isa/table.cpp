@@ -3,7 +3,8 @@
 
 namespace stoker::STOKER_ISA {
 
-const KernelTable table = {embed,     linear, prepare, product,   rms_norm, rope_and_store,
-                           attention, glu,    add,     take_rows, block_maxima};
+const KernelTable table = {embed,          linear,    prepare,      product,
+                           rms_norm,       rope_and_store, attention, glu,
+                           add,            take_rows, block_maxima, sample_weights};
 
 }  // namespace stoker::STOKER_ISA

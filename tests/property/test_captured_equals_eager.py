@@ -108,7 +108,8 @@ def _plans(pair: Pair, vocab: int, budget: int, seed: int) -> Iterator[StepPlan]
 @pytest.mark.parametrize("name", [*FAMILIES, MIXED, "smollm2"])
 def test_same_bits(name: str, isa: str, tmp_path: Path) -> None:
     checkpoint = open_checkpoint(_checkpoint(name, tmp_path))
-    threads, budget = (1, 64) if name == "smollm2" and isa == "portable" else (3, 96)
+    # 30 layers without vector instructions take long: few tokens will do.
+    threads, budget = (2, 6) if name == "smollm2" and isa == "portable" else (3, 96)
     ops = CpuOps(threads, isa)
     model = build_model(checkpoint.config, checkpoint, ops, lambda done, total: None)
     pair = Pair(model, checkpoint.config, ops, budget)

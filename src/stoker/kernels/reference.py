@@ -202,8 +202,8 @@ def sample_row(
 ) -> int:
     """Draw one token id; every step is defined to the bit.
 
-    Arithmetic is float64 on float32 inputs. w[i] = exp((logit[i] - max) / temperature) with the C
-    library's exp, so the most probable token has w = 1. Tokens with w = 0 are never kept.
+    Arithmetic is float64 on float32 inputs. w[i] = e^((logit[i] - max) / temperature) as
+    `exp_weights` rounds it, so the most probable token has w = 1. Those with w = 0 are never kept.
 
     1. min_p: keep w >= min_p.
     2. top_k > 0: keep the first top_k in falling order of logit, equal logits in order of id.
@@ -215,7 +215,7 @@ def sample_row(
     if temperature == 0.0:
         return int(logits.argmax())  # the first of equal ones
     scaled = (logits.astype(np.float64) - np.float64(logits.max())) / temperature
-    w = np.fromiter(map(math.exp, scaled.tolist()), np.float64, len(scaled))
+    w = exp_weights(scaled)
     order = np.argsort(-logits, kind="stable")
     order = order[(w[order] >= min_p) & (w[order] > 0.0)]
     if top_k > 0:
@@ -227,6 +227,24 @@ def sample_row(
     mass = np.cumsum(w[kept])
     drawn = int(np.searchsorted(mass, u * mass[-1], side="right"))
     return int(kept[min(drawn, len(kept) - 1)])
+
+
+def exp_weights(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """e^x for x <= 0, each step rounded once; 0 below -708.
+
+    k = x / ln 2 to nearest, f = x - k ln 2 in two steps (Cody and Waite), the Taylor polynomial of
+    degree 13 by Horner's rule, times 2^k in the exponent's bits.
+    """
+    clamped = np.maximum(x, -708.0)
+    rounding = float.fromhex("0x1.8p52")  # added, it leaves a whole number in the low bits
+    rounded = clamped * float.fromhex("0x1.71547652b82fep+0") + rounding
+    k = rounded - rounding
+    f = clamped - k * float.fromhex("0x1.62e42feep-1") - k * float.fromhex("0x1.a39ef35793c76p-33")
+    p = np.full_like(x, 1.0 / math.factorial(13))
+    for degree in range(12, -1, -1):
+        p = p * f + 1.0 / math.factorial(degree)
+    power = rounded.view(np.int64) << 52
+    return np.where(x < -708.0, 0.0, (p.view(np.int64) + power).view(np.float64))
 
 
 def uniform(seed: int, choice: int, position: int) -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stoker.kernels.reference import philox4x32, sample_row, uniform
+from stoker.kernels.reference import exp_weights, philox4x32, sample_row, uniform
 
 WORDS = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
 """Ids 0 to 3; most probable first: 1, 3, 2, 0."""
@@ -93,3 +93,10 @@ def test_each_part_of_the_key_counts() -> None:
     others.append(uniform(1, 0, 5 + 2**40))
     assert len({base, *others}) == 6 and all(0 <= u < 1 for u in others)
     assert uniform(-1, 0, 5) == uniform(2**64 - 1, 0, 5)
+
+
+def test_weights_are_powers_of_e() -> None:
+    x = np.concatenate([np.linspace(-708.0, 0.0, 10_001), np.array([-1e-300, -709.0, -np.inf])])
+    got = exp_weights(x)
+    np.testing.assert_allclose(got[:-2], np.exp(x[:-2]), rtol=4e-16)
+    assert got[10_000] == 1.0 and (got[-2:] == 0.0).all()
