@@ -72,7 +72,7 @@ const KernelTable& table_of(const std::string& isa) {
 
 class Kernels {
  public:
-  Kernels(int threads, const std::string& isa) : isa_(isa), table_(table_of(isa)), team_(threads) {}
+  Kernels(int threads, const std::string& isa) : isa_(isa), table_(table_of(isa)), team_(threads), sampler_(threads) {}
 
   const std::string& isa() const { return isa_; }
   int threads() const { return team_.threads(); }
@@ -151,8 +151,8 @@ class Kernels {
     if (int64_t(rows.size()) != S) throw std::invalid_argument("draws must have a row per logits");
     std::vector<int32_t> result(rows.size());
     nb::gil_scoped_release released;
-    run(stoker::sample,
-        Sample{in<float>(logits), S, V, rows.data(), result.data(), table_});
+    std::lock_guard lock(team_.busy);
+    sampler_.run(team_, {in<float>(logits), S, V, rows.data(), result.data(), table_});
     return result;
   }
 
@@ -172,6 +172,7 @@ class Kernels {
   std::string isa_;
   const KernelTable& table_;
   Team team_;
+  Sampler sampler_;
 };
 
 }  // namespace

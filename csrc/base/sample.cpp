@@ -73,8 +73,41 @@ struct Row {
   }
 };
 
+int64_t argmax(const float* logits, int64_t V) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < V; ++i)
+    if (logits[i] > logits[best]) best = i;
+  return best;
+}
+
+void logprobs_row(const Logprobs& a, int64_t s, std::vector<Ranked>& order) {
+  const float* logits = a.logits + s * a.V;
+  const double largest = double(logits[argmax(logits, a.V)]);
+  double sum = 0.0;
+  for (int64_t i = 0; i < a.V; ++i) sum += std::exp(double(logits[i]) - largest);
+  const double log_sum = std::log(sum);
+  const auto logprob = [&](int64_t i) { return float(double(logits[i]) - largest - log_sum); };
+  a.picked[s] = logprob(a.tokens[s]);
+  if (a.k == 0) return;
+  order.resize(size_t(a.V));
+  for (int64_t i = 0; i < a.V; ++i) order[size_t(i)] = ranked(logits[i], int32_t(i));
+  std::partial_sort(order.begin(), order.begin() + a.k, order.end());
+  for (int64_t i = 0; i < a.k; ++i) {
+    a.top_ids[s * a.k + i] = id_of(order[size_t(i)]);
+    a.top[s * a.k + i] = logprob(id_of(order[size_t(i)]));
+  }
+}
+
+template <class Body> void for_rows(Team& team, int64_t rows, Body body) {
+  team.run(rows, 1, [](void* job, int64_t begin, int64_t end, int worker) {
+    (*static_cast<Body*>(job))(begin, end, worker);
+  }, &body);
+}
+
+}  // namespace
+
 // What one thread needs to draw, kept from row to row.
-struct Drawer {
+struct Sampler::Drawer {
   std::vector<float> maxima, scratch;
   std::vector<Token> kept, largest;
 
@@ -166,48 +199,18 @@ struct Drawer {
   }
 };
 
-int64_t argmax(const float* logits, int64_t V) {
-  int64_t best = 0;
-  for (int64_t i = 1; i < V; ++i)
-    if (logits[i] > logits[best]) best = i;
-  return best;
-}
+Sampler::Sampler(int threads) : drawers_(size_t(threads)) {}
 
-void logprobs_row(const Logprobs& a, int64_t s, std::vector<Ranked>& order) {
-  const float* logits = a.logits + s * a.V;
-  const double largest = double(logits[argmax(logits, a.V)]);
-  double sum = 0.0;
-  for (int64_t i = 0; i < a.V; ++i) sum += std::exp(double(logits[i]) - largest);
-  const double log_sum = std::log(sum);
-  const auto logprob = [&](int64_t i) { return float(double(logits[i]) - largest - log_sum); };
-  a.picked[s] = logprob(a.tokens[s]);
-  if (a.k == 0) return;
-  order.resize(size_t(a.V));
-  for (int64_t i = 0; i < a.V; ++i) order[size_t(i)] = ranked(logits[i], int32_t(i));
-  std::partial_sort(order.begin(), order.begin() + a.k, order.end());
-  for (int64_t i = 0; i < a.k; ++i) {
-    a.top_ids[s * a.k + i] = id_of(order[size_t(i)]);
-    a.top[s * a.k + i] = logprob(id_of(order[size_t(i)]));
-  }
-}
+Sampler::~Sampler() = default;
 
-template <class Body> void for_rows(Team& team, int64_t rows, Body body) {
-  team.run(rows, 1, [](void* job, int64_t begin, int64_t end, int) {
-    (*static_cast<Body*>(job))(begin, end);
-  }, &body);
-}
-
-}  // namespace
-
-void sample(Team& team, const Sample& a) {
-  for_rows(team, a.S, [&](int64_t begin, int64_t end) {
-    Drawer drawer;
-    for (int64_t s = begin; s < end; ++s) a.out[s] = drawer.draw(a, s);
+void Sampler::run(Team& team, const Sample& a) {
+  for_rows(team, a.S, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t s = begin; s < end; ++s) a.out[s] = drawers_[size_t(worker)].draw(a, s);
   });
 }
 
 void logprobs(Team& team, const Logprobs& a) {
-  for_rows(team, a.S, [&](int64_t begin, int64_t end) {
+  for_rows(team, a.S, [&](int64_t begin, int64_t end, int) {
     std::vector<Ranked> order;
     for (int64_t s = begin; s < end; ++s) logprobs_row(a, s, order);
   });

@@ -1,6 +1,7 @@
 // Drawing tokens and reading log probabilities: row by row, in double precision.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 namespace stoker {
 
@@ -33,7 +34,19 @@ struct Logprobs {
   float* top;         // [S, k]
 };
 
-void sample(Team& team, const Sample& a);
+// Keeps what each thread needs to draw: memory that is given back to the system after every step
+// would be cleared by it before every step.
+class Sampler {
+ public:
+  explicit Sampler(int threads);
+  ~Sampler();
+  void run(Team& team, const Sample& a);
+
+ private:
+  struct Drawer;
+  std::vector<Drawer> drawers_;  // by worker
+};
+
 void logprobs(Team& team, const Logprobs& a);
 
 }  // namespace stoker
