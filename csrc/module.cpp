@@ -72,7 +72,8 @@ const KernelTable& table_of(const std::string& isa) {
 
 class Kernels {
  public:
-  Kernels(int threads, const std::string& isa) : isa_(isa), table_(table_of(isa)), team_(threads), sampler_(threads) {}
+  Kernels(int threads, const std::string& isa)
+      : isa_(isa), table_(table_of(isa)), team_(threads), sampler_(threads) {}
 
   const std::string& isa() const { return isa_; }
   int threads() const { return team_.threads(); }

@@ -14,9 +14,9 @@
 // "as few as". temperature 0: the first of the largest logits.
 //
 // Nothing is sorted but what can be kept. The maxima of blocks of 64 logits show which blocks can
-// hold a token of the top k or of min_p; the mass by powers of two of w shows below which w no token
-// is needed for top_p. Cost per row: one pass for the maxima; one exp per token that is then left,
-// which is all of them only where neither top_k nor min_p is asked for.
+// hold a token of the top k or of min_p; the mass by powers of two of w shows below which w no
+// token is needed for top_p. Cost per row: one pass for the maxima; one exp per token that is then
+// left, which is all of them only where neither top_k nor min_p is asked for.
 #include "base/sample.h"
 
 #include <algorithm>

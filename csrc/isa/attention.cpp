@@ -200,7 +200,8 @@ template <class T> class Worker {
     const float maximum = top(largest);
     V8 total = zero();
     for (float* row = rows; row < end; row += all * PAGE) {
-      const V8 w0 = exp(sub(load(row), splat(maximum))), w1 = exp(sub(load(row + 8), splat(maximum)));
+      const V8 w0 = exp(sub(load(row), splat(maximum)));
+      const V8 w1 = exp(sub(load(row + 8), splat(maximum)));
       store(row, w0), store(row + 8, w1);
       total = STOKER_ISA::add(total, STOKER_ISA::add(w0, w1));
     }

@@ -13,7 +13,8 @@ constexpr int64_t STRIP = 1024;  // elements per unit of the flat operations
 
 void rms_norm(Team& team, const RmsNorm& a) {
   auto body = [&](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row) norm_row(a.x + row * a.K, a.weight, a.K, a.eps, a.out + row * a.K);
+    for (int64_t row = begin; row < end; ++row)
+      norm_row(a.x + row * a.K, a.weight, a.K, a.eps, a.out + row * a.K);
   };
   parallel(team, a.M, chunk_of(team, a.M, a.K * 4), body);
 }

@@ -1,6 +1,6 @@
 // The panels of a product for int8 and int4 weights: activations are int8 (quantize.h), products of
-// codes are added exactly in integers, and each block of 32 columns adds two terms per group to a float32
-// sum:
+// codes are added exactly in integers, and each block of 32 columns adds two terms per group to a
+// float32 sum:
 //   sum = minimum * (scale_x * sum of codes_x) + sum;  sum = (scale * scale_x) * dot + sum
 // in column order, whatever the tile: the bits of a row do not depend on the other rows. Cost: 5
 // (int4) or 8.5 (int8) bits per weight read once per call; 2 * M * N * K integer operations.

@@ -1,6 +1,6 @@
 // Passes over a row of logits. block_maxima is bound by the read of what the head has just written;
 // sample_weights costs a division and 30 additions and products a token, in vectors of doubles that
-// the compiler makes of these loops: plain IEEE arithmetic, so every instruction set gives the same.
+// the compiler makes of these loops: plain IEEE arithmetic, so all instruction sets give the same.
 #include "isa/ops.h"
 #include "isa/simd.h"
 
