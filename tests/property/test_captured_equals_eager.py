@@ -120,3 +120,17 @@ def test_same_bits(name: str, isa: str, tmp_path: Path) -> None:
         else:
             assert got is not None and torch.isfinite(want).all()
             assert torch.equal(got, want)
+
+
+def test_threads_leave_no_trace(tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(_checkpoint(MIXED, tmp_path))
+    runs = []
+    for threads in (1, 2, 5):
+        ops = CpuOps(threads)
+        model = build_model(checkpoint.config, checkpoint, ops, lambda done, total: None)
+        pair = Pair(model, checkpoint.config, ops, 96)
+        plans = _plans(pair, checkpoint.config.vocab_size, 96, seed=3)
+        runs.append([None if x is None else x.clone() for x in map(pair.graph, plans)])
+    for step in zip(*runs, strict=True):
+        first, *others = step
+        assert all(first is other is None or torch.equal(first, other) for other in others)
