@@ -7,7 +7,7 @@ line one JSON object with the ratios of ours to the peers'. The first run builds
 
 What is compared: ours is the whole engine (scheduler, pages, sampler, text); llama-bench and
 llama-batched-bench time the bare model. KV caches: ours bf16, theirs f16. Every engine runs in a
-process of its own and times first at sizes that it has warmed up.
+process of its own, warmed up.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.agent_load import Load
@@ -34,13 +35,7 @@ from benchmarks.peers.find_or_build import (
     version,
 )
 from benchmarks.peers.models import MODEL_NAMES, BenchModel, open_model
-from benchmarks.peers.report import (
-    SERVER_CELLS,
-    Samples,
-    server_ratios,
-    speed_ratios,
-    table,
-)
+from benchmarks.peers.report import SERVER_CELLS, Samples, server_ratios, speed_ratios, table
 from benchmarks.peers.servers import Server, llama_server, run_server, stoker_server
 
 SERVER_MODEL = "smollm2"
@@ -122,11 +117,11 @@ def _bench_model(
     print(table(rows, CELLS), flush=True)
     result: dict[str, Any] = {**speed_ratios(rows, model.base)}
     result["medians"] = {row.label: {c: row.median(c) for c in CELLS} for row in rows}
-    result["read_gb_s"] = round(max(bandwidth) / 1e9, 2)
+    result["read_gb_s"] = round(median(bandwidth) / 1e9, 2)
     decode1 = next((row.median("decode1") for row in rows if row.name == "ours"), None)
     if decode1:
         moved = decode1 * machine.bytes_per_token(model.file)
-        result["read_fraction_decode1"] = round(moved / max(bandwidth), 3)
+        result["read_fraction_decode1"] = round(moved / median(bandwidth), 3)
     if model.name == SERVER_MODEL and not args.no_server:
         _bench_servers(model, programs[LLAMA_CPP.name], args, result)
     return result

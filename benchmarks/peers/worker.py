@@ -51,7 +51,7 @@ def _prefill(engine: Timed) -> Speeds:
 def _decode(engine: Timed, new_tokens: int) -> Speeds:
     speeds = {}
     for cell, batch in BATCHES.items():
-        # The first steps at a new batch size find cold buffers: every engine gets a few for free.
+        # The first steps at a new batch size find cold buffers; llama.cpp allocates them at load.
         engine.decode_s(_prompts(engine, batch), WARM_UP_TOKENS)
         speeds[cell] = batch * new_tokens / engine.decode_s(_prompts(engine, batch), new_tokens)
     return speeds
