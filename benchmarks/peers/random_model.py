@@ -62,7 +62,8 @@ def _write_tokenizer(writer: GGUFWriter) -> None:
     special = {"<unk>": TokenType.UNKNOWN, "<s>": TokenType.CONTROL, "</s>": TokenType.CONTROL}
     pieces = list(special) + [f"<0x{byte:02X}>" for byte in range(256)]
     kinds = list(special.values()) + [TokenType.BYTE] * 256
-    words = [f"\u2581w{index}" for index in range(VOCAB - len(pieces))]
+    space = "\u2581"
+    words = [space] + [f"{space}w{index}" for index in range(VOCAB - len(pieces) - 1)]
     writer.add_tokenizer_model("llama")
     writer.add_token_list(pieces + words)
     writer.add_token_scores([-float(index) for index in range(VOCAB)])
