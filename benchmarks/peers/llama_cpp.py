@@ -56,7 +56,7 @@ def _json_list(text: str) -> list[dict[str, float]]:
     start = text.find("[\n")
     if start < 0:
         raise RunFailed("llama-bench printed no list of tests")
-    tests: list[dict[str, float]] = json.loads(text[start:])
+    tests: list[dict[str, float]] = json.JSONDecoder().raw_decode(text, start)[0]
     return tests
 
 
