@@ -1,0 +1,76 @@
+"""An engine on a file, in a process of its own for every group of cells: none disturbs another.
+
+The runners beside this file say how each engine is started and how its figures are read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.peers.cells import Sizes, Speeds
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 1800
+
+
+class RunFailed(Exception):
+    """An engine ended with an error or without figures; says which and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One column of the table: an engine on one file."""
+
+    name: str
+    """ours, llama.cpp, ik_llama.cpp, transformers, vllm"""
+    kind: str
+    """Number format of the weights: that of the file, or of what the engine makes of it."""
+    file: Path
+    time: Callable[[Path, str, Sizes], Speeds]
+    """Times one group of cells. Raises RunFailed."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.kind}"
+
+
+def run(command: Sequence[str], threads: int) -> str:
+    """Run a program to its end in the repository's folder and return what it printed.
+
+    Raises:
+        RunFailed: it ended with an error or took longer than `TIMEOUT_S`.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=ROOT,
+            env=environment,
+            timeout=TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunFailed(f"{Path(command[0]).name}: {error}") from error
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        last = lines[-1] if lines else "no output"
+        raise RunFailed(f"{Path(command[0]).name} ended with {done.returncode}: {last}")
+    return done.stdout
+
+
+def run_worker(python: str, module: str, file: Path, group: str, sizes: Sizes) -> Speeds:
+    """Run one of our worker modules; the last line it prints is an object of cell → tokens/s."""
+    command = [python, "-m", module, str(file), group]
+    command += [str(sizes.threads), str(sizes.new_tokens)]
+    lines = run(command, sizes.threads).strip().splitlines()
+    if not lines:
+        raise RunFailed(f"{module} printed nothing")
+    speeds: Speeds = json.loads(lines[-1])
+    return speeds
