@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.agent_load import Load
+from benchmarks.measure import ReadBandwidth
 from benchmarks.peers import hf, llama_cpp, machine, ours, vllm_cpu
 from benchmarks.peers.cells import CELLS, GROUPS, Sizes
 from benchmarks.peers.engines import Engine, RunFailed
@@ -104,7 +105,7 @@ def _bench_model(
     bandwidth = []
     samples = {engine.label: Samples(engine.name, engine.kind) for engine in engines}
     for round_ in range(args.rounds):
-        bandwidth.append(machine.read_bandwidth(args.threads))
+        bandwidth.append(ReadBandwidth(args.threads).measure())
         for group in GROUPS:
             for engine in _rotated(engines, round_):
                 _say(f"{model.name}, round {round_ + 1}/{args.rounds}, {group}: {engine.label}")

@@ -39,8 +39,8 @@ class Engine:
         return f"{self.name} {self.kind}"
 
 
-def run(command: Sequence[str], threads: int) -> str:
-    """Run a program to its end in the repository's folder and return what it printed.
+def run(command: Sequence[str], threads: int) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end in the repository's folder, its output captured.
 
     Raises:
         RunFailed: it ended with an error or took longer than `TIMEOUT_S`.
@@ -62,14 +62,14 @@ def run(command: Sequence[str], threads: int) -> str:
         lines = (done.stderr or done.stdout).strip().splitlines()
         last = lines[-1] if lines else "no output"
         raise RunFailed(f"{Path(command[0]).name} ended with {done.returncode}: {last}")
-    return done.stdout
+    return done
 
 
 def run_worker(python: str, module: str, file: Path, group: str, sizes: Sizes) -> Speeds:
     """Run one of our worker modules; the last line it prints is an object of cell → tokens/s."""
     command = [python, "-m", module, str(file), group]
     command += [str(sizes.threads), str(sizes.new_tokens)]
-    lines = run(command, sizes.threads).strip().splitlines()
+    lines = run(command, sizes.threads).stdout.strip().splitlines()
     if not lines:
         raise RunFailed(f"{module} printed nothing")
     speeds: Speeds = json.loads(lines[-1])

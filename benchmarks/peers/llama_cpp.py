@@ -47,7 +47,8 @@ def _prefill(
     for cell, length in PROMPTS.items():
         command = [str(programs / "llama-bench"), "-m", str(file), "-t", str(sizes.threads)]
         command += ["-p", str(length), "-n", "0", "-r", "1", "-o", "json", *flags]
-        tests = _json_list(run(command + (no_warm_up if length > shortest else []), sizes.threads))
+        done = run(command + (no_warm_up if length > shortest else []), sizes.threads)
+        tests = _json_list(done.stdout)
         speeds[cell] = float(tests[0]["avg_ts"])
     return speeds
 
@@ -66,7 +67,9 @@ def _decode(programs: Path, file: Path, sizes: Sizes, flags: list[str]) -> Speed
     command = [str(programs / "llama-batched-bench"), "-m", str(file), "-c", str(context)]
     command += ["-t", str(sizes.threads), "-npp", str(SHORT_PROMPT), *flags]
     command += ["-ntg", str(sizes.new_tokens), "-npl", batches]
-    by_batch = parse_batched_bench(run(command, sizes.threads))
+    done = run(command, sizes.threads)
+    # llama.cpp and ik_llama.cpp print the same table to different streams.
+    by_batch = parse_batched_bench(done.stdout + done.stderr)
     return {cell: by_batch[batch] for cell, batch in BATCHES.items() if batch in by_batch}
 
 
