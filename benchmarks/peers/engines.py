@@ -39,8 +39,8 @@ class Engine:
         return f"{self.name} {self.kind}"
 
 
-def run(command: Sequence[str], threads: int) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end in the repository's folder, its output captured.
+def run(command: Sequence[str], threads: int, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end in `folder`, its output captured.
 
     Raises:
         RunFailed: it ended with an error or took longer than `TIMEOUT_S`.
@@ -52,7 +52,7 @@ def run(command: Sequence[str], threads: int) -> subprocess.CompletedProcess[str
             capture_output=True,
             text=True,
             errors="replace",
-            cwd=ROOT,
+            cwd=folder,
             env=environment,
             timeout=TIMEOUT_S,
         )
@@ -69,7 +69,7 @@ def run_worker(python: str, module: str, file: Path, group: str, sizes: Sizes) -
     """Run one of our worker modules; the last line it prints is an object of cell → tokens/s."""
     command = [python, "-m", module, str(file), group]
     command += [str(sizes.threads), str(sizes.new_tokens)]
-    lines = run(command, sizes.threads).stdout.strip().splitlines()
+    lines = run(command, sizes.threads, ROOT).stdout.strip().splitlines()
     if not lines:
         raise RunFailed(f"{module} printed nothing")
     speeds: Speeds = json.loads(lines[-1])

@@ -47,7 +47,7 @@ def _prefill(
     for cell, length in PROMPTS.items():
         command = [str(programs / "llama-bench"), "-m", str(file), "-t", str(sizes.threads)]
         command += ["-p", str(length), "-n", "0", "-r", "1", "-o", "json", *flags]
-        done = run(command + (no_warm_up if length > shortest else []), sizes.threads)
+        done = run(command + (no_warm_up if length > shortest else []), sizes.threads, programs)
         tests = _json_list(done.stdout)
         speeds[cell] = float(tests[0]["avg_ts"])
     return speeds
@@ -67,7 +67,7 @@ def _decode(programs: Path, file: Path, sizes: Sizes, flags: list[str]) -> Speed
     command = [str(programs / "llama-batched-bench"), "-m", str(file), "-c", str(context)]
     command += ["-t", str(sizes.threads), "-npp", str(SHORT_PROMPT), *flags]
     command += ["-ntg", str(sizes.new_tokens), "-npl", batches]
-    done = run(command, sizes.threads)
+    done = run(command, sizes.threads, programs)  # ik_llama.cpp leaves a log where it runs
     # llama.cpp and ik_llama.cpp print the same table to different streams.
     by_batch = parse_batched_bench(done.stdout + done.stderr)
     return {cell: by_batch[batch] for cell, batch in BATCHES.items() if batch in by_batch}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +18,25 @@ from rich.progress import (
 from stoker.core.request import Output
 
 
-class LoadBar:
+class _Bar:
+    """A progress bar on stderr while the block runs."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+class LoadBar(_Bar):
     """Bytes of weights loaded; `report` is what a model's builder calls."""
 
     def __init__(self) -> None:
@@ -35,20 +54,8 @@ class LoadBar:
     def report(self, done: int, total: int) -> None:
         self._progress.update(self._task, completed=done, total=total)
 
-    def __enter__(self) -> LoadBar:
-        self._progress.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-
-class TokenBar:
+class TokenBar(_Bar):
     """Finished choices and generated tokens per second."""
 
     def __init__(self, num_choices: int, enabled: bool) -> None:
@@ -75,15 +82,3 @@ class TokenBar:
             tokens=self._tokens,
             speed=self._tokens / elapsed_s if elapsed_s else 0.0,
         )
-
-    def __enter__(self) -> TokenBar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()

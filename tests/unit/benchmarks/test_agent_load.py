@@ -48,13 +48,13 @@ def test_tokens_are_counted_as_the_server_reports_them() -> None:
 
 
 def test_time_to_first_token_does_not_hold_the_rest() -> None:
-    result, _ = run(replace(LOAD, turns=1), first_step_s=0.05, step_s=1.0)
-    assert all(0.05 <= turn.ttft_s < 1.0 for turn in result.turns)
+    result, _ = run(replace(LOAD, turns=1), first_step_s=0.05, step_s=2.0)
+    assert all(0.05 <= turn.ttft_s < 2.0 for turn in result.turns)
 
 
 def test_no_turn_starts_after_the_deadline() -> None:
-    late = Load(sessions=2, turns=5, max_tokens=1, stagger_s=0.0, deadline_s=0.2, system_words=2)
-    result, _ = run(late, first_step_s=0.15)
+    late = Load(sessions=2, turns=5, max_tokens=1, stagger_s=0.0, deadline_s=3.0, system_words=2)
+    result, _ = run(late, first_step_s=1.6)
     assert 2 <= len(result.turns) <= 4
 
 
