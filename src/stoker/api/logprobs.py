@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stoker.api.protocols import Tokenizer
-from stoker.core.request import TokenLogprobs
-
-FLOOR = -9999.0
-"""JSON has no -inf; OpenAI's servers write this number for a token of probability 0."""
+from stoker.core.request import MIN_LOGPROB, TokenLogprobs
 
 
 def chat_logprobs(
@@ -76,4 +73,4 @@ def _top(entry: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, float]:
 
 
 def _finite(logprob: float) -> float:
-    return logprob if math.isfinite(logprob) else FLOOR
+    return logprob if math.isfinite(logprob) else MIN_LOGPROB

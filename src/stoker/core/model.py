@@ -59,7 +59,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class KVGroup:
-    """Layers that share a page table: same window, same number of layers in every group."""
+    """Layers of one window that share a page table. The last group of a window may be short."""
 
     layers: tuple[int, ...]
     window: int | None

@@ -80,6 +80,10 @@ class Request:
     """Seconds since the epoch, for metrics only."""
 
 
+MIN_LOGPROB = -9999.0
+"""Stands for log(0): JSON has no infinity, and OpenAI's servers write this number."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
     """Log-probabilities at one generated position. `top_*` are in falling order."""

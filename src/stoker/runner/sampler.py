@@ -7,12 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from stoker.core.plan import SampleSpec, SeqResult, SeqStep
-from stoker.core.request import TokenLogprobs
+from stoker.core.request import MIN_LOGPROB, TokenLogprobs
 from stoker.kernels.ops import Array, Draw, Ops
 from stoker.runner.logits import adjust, needs_adjusting
-
-MIN_LOGPROB = -9999.0
-"""Stands for log(0): JSON has no infinity."""
 
 
 def draw(ops: Ops, logits: Array, seqs: Sequence[SeqStep]) -> list[SeqResult]:

@@ -96,11 +96,6 @@ class Tokenizer:
             return ""
         return self._backend.id_to_token(token_id) or ""
 
-    def piece_to_id(self, piece: str) -> int | None:
-        """The id of a token given as the vocabulary spells it."""
-        token_id: int | None = self._backend.token_to_id(piece)
-        return token_id
-
 
 def load_tokenizer(source: TokenizerSource) -> Tokenizer:
     """Build the tokenizer of a checkpoint.

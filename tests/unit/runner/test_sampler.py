@@ -9,10 +9,10 @@ import torch
 
 from stoker.core.config import KernelName
 from stoker.core.plan import SampleSpec, SeqStep
-from stoker.core.request import SamplingParams
+from stoker.core.request import MIN_LOGPROB, SamplingParams
 from stoker.kernels.dispatch import get_ops
 from stoker.kernels.reference import ReferenceOps
-from stoker.runner.sampler import MIN_LOGPROB, draw, draws
+from stoker.runner.sampler import draw, draws
 
 GREEDY = SamplingParams(temperature=0.0)
 
