@@ -81,8 +81,7 @@ class Kernels {
   Plan* plan() { return new Plan(team_, table_); }
 
   PackedWeight* pack_float(Address data, int64_t N, int64_t K, Format format) {
-    auto weight = new PackedWeight(
-        {nullptr, N, K, format, false, false, GROUP});
+    auto weight = new PackedWeight(arena_, {nullptr, N, K, format, false, false, GROUP});
     std::lock_guard lock(team_.busy);
     stoker::pack_float(team_, *weight, in<void>(data));
     return weight;
@@ -91,7 +90,7 @@ class Kernels {
   PackedWeight* pack_int(Address codes, Address scale, Address minimum, int64_t N, int64_t K,
                          Format format, bool wide_scales, int group) {
     auto weight =
-        new PackedWeight({nullptr, N, K, format, wide_scales, minimum != 0, group});
+        new PackedWeight(arena_, {nullptr, N, K, format, wide_scales, minimum != 0, group});
     std::lock_guard lock(team_.busy);
     stoker::pack_int(team_, *weight, in<void>(codes), in<void>(scale), in<void>(minimum));
     return weight;
@@ -172,6 +171,7 @@ class Kernels {
 
   std::string isa_;
   const KernelTable& table_;
+  WeightArena arena_;
   Team team_;
   Sampler sampler_;
 };

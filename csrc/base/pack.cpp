@@ -1,8 +1,6 @@
 // From row-major checkpoints to the panels of layout.h.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "base/team.h"
 #include "base/weight.h"
@@ -10,16 +8,6 @@
 
 namespace stoker {
 namespace {
-
-// Reads past the end by a prefetch or a wide load stay in memory of ours.
-constexpr int64_t SLACK = 64;
-
-uint8_t* allocate(int64_t bytes) {
-  const int64_t size = (bytes + SLACK + 63) / 64 * 64;
-  void* memory = std::aligned_alloc(64, size_t(size));
-  if (!memory) throw std::bad_alloc();
-  return static_cast<uint8_t*>(memory);
-}
 
 template <class T> void float_panel(const WeightView& w, const T* source, int64_t panel, T* out) {
   const int64_t rows = std::min<int64_t>(PANEL, w.N - panel * PANEL);
@@ -85,15 +73,13 @@ template <class Body> void for_panels(Team& team, const WeightView& w, Body body
 
 }  // namespace
 
-PackedWeight::PackedWeight(const WeightView& shape)
-    : view_(shape), nbytes_(panels_of(shape.N) * panel_bytes(shape)), memory_(allocate(nbytes_)) {
+PackedWeight::PackedWeight(WeightArena& arena, const WeightView& shape)
+    : view_(shape), nbytes_(panels_of(shape.N) * panel_bytes(shape)), memory_(arena.take(nbytes_)) {
   view_.data = memory_.get();
   // The rows that pad the last panel; the others are overwritten.
   const int64_t last = panel_bytes(shape);
   if (shape.N % PANEL) std::memset(memory_.get() + nbytes_ - last, 0, size_t(last));
 }
-
-void PackedWeight::Free::operator()(uint8_t* p) const { std::free(p); }
 
 void pack_float(Team& team, PackedWeight& weight, const void* data) {
   const WeightView& w = weight.view();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/arena.h"
 #include "kernels.h"
 
 namespace stoker {
@@ -11,18 +12,17 @@ class Team;
 
 class PackedWeight {
  public:
-  // Allocates memory for the shape and format in `shape` (its data pointer is ignored).
-  explicit PackedWeight(const WeightView& shape);
+  // Takes memory for the shape and format in `shape` (its data pointer is ignored).
+  PackedWeight(WeightArena& arena, const WeightView& shape);
 
   const WeightView& view() const { return view_; }
   int64_t nbytes() const { return nbytes_; }
   uint8_t* data() { return memory_.get(); }
 
  private:
-  struct Free { void operator()(uint8_t* p) const; };
   WeightView view_;
   int64_t nbytes_;
-  std::unique_ptr<uint8_t[], Free> memory_;
+  std::shared_ptr<uint8_t> memory_;
 };
 
 // Fill `weight` from row-major arrays (see stoker.weights.formats). Threads share the panels; every
