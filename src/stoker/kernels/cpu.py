@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
-from stoker.kernels import _native
+from stoker.kernels import _native, memory
 from stoker.kernels.ops import Array, Draw, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import GROUP, FloatFormat, FloatWeight, Int4Weight, Int8Weight, Weight
 
@@ -245,9 +245,8 @@ class CpuOps:
         return picked, top_ids, top
 
     def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
-        # NumPy takes zeros from the system, which commits memory when it is first written.
         kind = _KV_TORCH[dtype]
-        raw = np.zeros(num_pages * page_values * kind.itemsize, dtype=np.uint8)
+        raw = memory.zeros(num_pages * page_values * kind.itemsize)
         return torch.from_numpy(raw).view(kind).view(num_pages, page_values)
 
 

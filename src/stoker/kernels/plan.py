@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from stoker.kernels import _native
-from stoker.kernels.arena import ALIGNMENT, Life, place
+from stoker.kernels import _native, memory
+from stoker.kernels.arena import Life, place
 from stoker.kernels.cpu import CpuOps, checked_vector, layer_kv
 from stoker.kernels.fuse import Node, Prepare, Product, fuse, reads, writes
 from stoker.kernels.ops import Array
@@ -171,6 +171,6 @@ def _lay_out(
     lives = [Life(start[buffer], end[buffer], size(buffer)) for buffer in start]
     offsets, total = place(lives)
     # The system commits this memory when it is first written, so room for large steps is free.
-    memory = np.empty(total + ALIGNMENT, np.uint8)
-    first = -memory.ctypes.data % ALIGNMENT + memory.ctypes.data
-    return memory, {b: first + offset for b, offset in zip(start, offsets, strict=True)}
+    arena = memory.zeros(total)
+    first = arena.ctypes.data
+    return arena, {b: first + offset for b, offset in zip(start, offsets, strict=True)}
