@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+import numpy as np
 
 from benchmarks.measure import ReadBandwidth, Spread
 from stoker.core.config import EngineConfig, resolve
@@ -172,7 +172,7 @@ def weight_bytes(part: Any) -> int:
 
 
 def _weights(part: Any) -> Iterator[Any]:
-    if hasattr(part, "nbytes") and not isinstance(part, torch.Tensor):
+    if hasattr(part, "nbytes") and not isinstance(part, np.ndarray):
         yield part
     elif isinstance(part, tuple):
         for each in part:
@@ -217,7 +217,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=machine_facts().physical_cores)
     parser.add_argument("--model", default="", help="folder or GGUF file; default: the demo model")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     checkpoint = open_checkpoint(options.model)
     ops = TimedOps(options.threads)
     model = build_model(checkpoint.config, checkpoint, ops, lambda done, total: None)

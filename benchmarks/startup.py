@@ -2,8 +2,8 @@
 
 Usage: make bench NAME=startup ARGS="--rounds 5 [--model PATH]"
 
-Each round starts a server of its own, and between rounds a bare `import torch` is timed: the floor
-that an engine on PyTorch cannot get under, measured on the same noisy machine.
+Each round starts a server of its own, and between rounds a bare `import torch` is timed: what
+Stoker does without, and a yardstick from the same noisy machine.
 """
 
 from __future__ import annotations

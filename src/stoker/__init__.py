@@ -2,7 +2,7 @@
 
 `from stoker import LLM, SamplingParams` is the Python API, with `EngineConfig` for `LLM(config=…)`
 and `StokerError` for what it raises. Names load on first use, so that `import stoker` alone brings
-neither PyTorch nor a model.
+no engine.
 """
 
 from __future__ import annotations

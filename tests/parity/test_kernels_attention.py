@@ -65,7 +65,7 @@ def test_numbers_are_rounded_to_the_kv_type_as_pytorch_does(dtype: str, isa: str
     v = values.view(-1, 1, 64)
     rows = paged.rows(everything(paged))
     native(isa).rope_and_store(v, v, v, torch.zeros(len(v), 64), rows, paged.kv)
-    stored = paged.kv.v[paged.page_table[0, : -(-len(v) // 16)].long()].flatten(0, 2)[: len(v)]
+    stored = paged.kv.v[paged.page_table[0, : -(-len(v) // 16)].tolist()].flatten(0, 2)[: len(v)]
     assert torch.equal(stored.view(torch.int16), v[:, 0].to(KV_TYPES[dtype]).view(torch.int16))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -84,5 +85,5 @@ def _pairs(
     for start in range(0, num_tokens, CHUNK):
         end = min(start + CHUNK, num_tokens)
         paged.step([(sequence, truth.token_ids[start:end])])
-        yield torch.stack(sequence.logits), truth.logits(start, end)
+        yield torch.from_numpy(np.stack(sequence.logits)), truth.logits(start, end)
         sequence.logits.clear()

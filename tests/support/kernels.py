@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +32,33 @@ INT_KINDS = tuple(
 )
 
 
-def native(isa: str, threads: int = 2) -> CpuOps:
-    return CpuOps(threads, isa)
+class Native:
+    """The cpu set on PyTorch's tensors, so that both sets can be given the same arguments."""
+
+    def __init__(self, ops: CpuOps) -> None:
+        self._ops = ops
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._ops, name)
+
+        def call(*args: Any) -> Any:
+            result = method(*map(as_numpy, args))
+            return torch.from_numpy(result) if isinstance(result, np.ndarray) else result
+
+        return call
+
+
+def native(isa: str, threads: int = 2) -> Native:
+    return Native(CpuOps(threads, isa))
+
+
+def as_numpy(value: Any) -> Any:
+    """What a tensor, or pages of tensors, are to the cpu set: the same memory, bf16 as bits."""
+    if isinstance(value, LayerKV):
+        return LayerKV(as_numpy(value.k), as_numpy(value.v))
+    if isinstance(value, torch.Tensor):
+        return (value.view(torch.uint16) if value.dtype is torch.bfloat16 else value).numpy()
+    return value
 
 
 def random_weight(kind: str, n: int, k: int, seed: int = 0) -> Weight:
@@ -62,18 +88,14 @@ class Paged:
 
     lengths: tuple[int, ...]
     kv: LayerKV
-    page_table: torch.Tensor
+    page_table: np.ndarray
     cos_sin: torch.Tensor
 
     def rows(self, ranges: Sequence[tuple[int, int]]) -> Rows:
         """The rows begin..end-1 of each sequence, one range per sequence."""
         positions = [p for begin, end in ranges for p in range(begin, end)]
         sequences = [s for s, (begin, end) in enumerate(ranges) for _ in range(begin, end)]
-        return Rows(
-            torch.tensor(positions, dtype=torch.int32),
-            torch.tensor(sequences, dtype=torch.int32),
-            self.page_table,
-        )
+        return Rows(np.array(positions, np.int32), np.array(sequences, np.int32), self.page_table)
 
     def index(self, ranges: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Where those rows stand among all rows of all sequences."""
@@ -95,8 +117,8 @@ def empty_pages(
     needed = [-(-length // PAGE_SIZE) for length in lengths]
     num_pages = sum(needed) + 3
     generator = torch.Generator().manual_seed(seed)
-    shuffled = torch.randperm(num_pages, generator=generator).int()
-    table = torch.full((len(lengths), max(needed) + 1), -1, dtype=torch.int32)
+    shuffled = torch.randperm(num_pages, generator=generator).numpy()
+    table = np.full((len(lengths), max(needed) + 1), -1, np.int32)
     taken = 0
     for sequence, count in enumerate(needed):
         table[sequence, :count] = shuffled[taken : taken + count]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
+import numpy as np
 
 from stoker.core.model import PAGE_SIZE, KVDtype, ModelConfig, kv_layout
 from stoker.core.plan import SeqStep, StepPlan
@@ -18,6 +18,8 @@ from stoker.kernels.ops import Ops
 from stoker.models.model import Model
 from stoker.runner.batch import build_inputs
 from stoker.runner.kv_cache import KVCache
+
+BF16_NAN = 0x7FC0
 
 
 @dataclass(eq=False)
@@ -27,8 +29,15 @@ class PagedSequence:
     name: str
     pages: tuple[list[int], ...]
     num_computed: int = 0
-    logits: list[torch.Tensor] = field(default_factory=list)
+    logits: list[np.ndarray] = field(default_factory=list)
     """One [V] row per computed token."""
+
+
+def poison(cache: KVCache) -> None:
+    """NaN in every slot of every page, in the arrays of whatever kernel set."""
+    for kv in cache.layers:
+        for pages in (kv.k, kv.v):
+            pages[:] = BF16_NAN if pages.dtype == np.uint16 else np.nan
 
 
 class PagedModel:
@@ -45,11 +54,10 @@ class PagedModel:
         seed: int = 0,
     ) -> None:
         self._model = model
+        self._ops = ops
         self._layout = kv_layout(config, kv_dtype)
         self._cache = KVCache(ops, self._layout, num_pages)
-        for kv in self._cache.layers:
-            kv.k.fill_(torch.nan)
-            kv.v.fill_(torch.nan)
+        poison(self._cache)
         self._free = list(range(num_pages))
         random.Random(seed).shuffle(self._free)
 
@@ -60,7 +68,7 @@ class PagedModel:
         """Compute the next tokens of some sequences in one batch."""
         plan = StepPlan(0, tuple(self._seq_step(seq, tokens) for seq, tokens in parts))
         hidden = self._model.forward(build_inputs(plan, self._cache))
-        rows = iter(self._model.logits(hidden))
+        rows = iter(self._ops.numpy(self._model.logits(hidden)))
         for seq, tokens in parts:
             seq.logits += [next(rows) for _ in tokens]
             seq.num_computed += len(tokens)

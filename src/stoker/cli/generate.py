@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from stoker.engine.llm import LLM  # brings PyTorch: only this command pays for it
+    from stoker.engine.llm import LLM  # only this command pays for an engine
 
     prompts = [line for prompt in args.prompt for line in _lines(prompt)]
     if not prompts:

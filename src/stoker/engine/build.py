@@ -1,4 +1,4 @@
-"""Checkpoint + config + machine → EngineCore. Imports PyTorch: only `process` and `llm` use it."""
+"""Checkpoint + config + machine → EngineCore. The API process never imports this."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """LLM: a model in this process, for scripts and notebooks. The same engine as behind the server.
 
-Imports PyTorch. Not safe for more than one thread.
+Not safe for more than one thread.
 """
 
 from __future__ import annotations

@@ -1,40 +1,29 @@
-"""The native kernel set: torch tensors in and out, C++ on their memory (`csrc/`).
+"""The native kernel set: NumPy arrays in and out, C++ on their memory (`csrc/`).
 
-The extension is not linked against PyTorch: it gets addresses. So everything that makes an address
+The extension gets addresses and sizes, nothing else. So everything that makes an address
 safe is checked here (type, shape, contiguity), and what only contents can tell (ids, positions,
 page numbers) there. This module must not know of models or batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
 from stoker.kernels import _native, memory
-from stoker.kernels.ops import Array, Draw, LayerKV, PackedWeight, Rows
+from stoker.kernels.ops import Draw, Ints, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import GROUP, FloatFormat, FloatWeight, Int4Weight, Int8Weight, Weight
 
-F32, I32 = torch.float32, torch.int32
+Array = NDArray[np.float32]
+F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
 
-_KV_TORCH: dict[KVDtype, torch.dtype] = {
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
+_DTYPES: dict[FloatFormat, np.dtype[np.generic]] = {
+    "f32": F32,
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(np.uint16),  # NumPy has no bfloat16: its bits
 }
-_NUMBERS = {
-    torch.float32: _native.Number.f32,
-    torch.float16: _native.Number.f16,
-    torch.bfloat16: _native.Number.bf16,
-}
-_FLOAT_TYPES: dict[FloatFormat, type[np.generic]] = {
-    "f32": np.float32,
-    "f16": np.float16,
-    "bf16": np.uint16,
-}
+_NUMBERS = {dtype: getattr(_native.Number, name) for name, dtype in _DTYPES.items()}
 
 
 class CpuOps:
@@ -67,7 +56,7 @@ class CpuOps:
             raise ValueError(f"a weight to pack has shape {weight.shape}, but must be [N, K]")
         if isinstance(weight, FloatWeight):
             rows, columns = weight.shape
-            data = _source("a weight", weight.data, _FLOAT_TYPES[weight.format], (rows, columns))
+            data = _source("a weight", weight.data, _DTYPES[weight.format], (rows, columns))
             return self._native.pack_float(
                 _address(data), rows, columns, getattr(_native.Format, weight.format)
             )
@@ -83,11 +72,11 @@ class CpuOps:
                 f"multiple of {GROUP} in groups of 32 or 16"
             )
         wide = weight.scale.dtype == np.float32
-        kind = np.float32 if wide else np.float16
+        kind = _DTYPES["f32" if wide else "f16"]
         codes = _source(
             "codes",
             weight.q,
-            np.uint8 if four else np.int8,
+            np.dtype(np.uint8 if four else np.int8),
             (rows, columns // 2 if four else columns),
         )
         shape = (rows, columns // group)
@@ -108,40 +97,46 @@ class CpuOps:
         if not isinstance(weight, FloatWeight) or len(weight.shape) != 1:
             raise ValueError(f"a vector has shape {weight.shape}, but must be floats [N]")
         if weight.format == "bf16":
-            return torch.from_numpy((weight.data.astype(np.uint32) << 16).view(np.float32))
-        return torch.from_numpy(weight.data.astype(np.float32))
+            return (weight.data.astype(np.uint32) << 16).view(np.float32)
+        return weight.data.astype(np.float32)
 
-    def embed(self, token_ids: Array, table: PackedWeight, scale: float) -> Array:
+    def array(self, values: Array) -> Array:
+        return values
+
+    def numpy(self, array: Array) -> Array:
+        return array
+
+    def embed(self, token_ids: Ints, table: PackedWeight, scale: float) -> Array:
         (count,) = token_ids.shape
-        out = torch.empty(count, table.shape[1])
+        out = np.empty((count, table.shape[1]), F32)
         self._native.embed(
-            _checked("token_ids", token_ids, I32), count, _packed(table), scale, out.data_ptr()
+            _checked("token_ids", token_ids, I32), count, _packed(table), scale, _address(out)
         )
         return out
 
     def linear(self, x: Array, weight: PackedWeight, bias: Array | None = None) -> Array:
         rows = x.shape[0]
         n, k = weight.shape
-        out = torch.empty(rows, n)
+        out = np.empty((rows, n), F32)
         self._native.linear(
             _checked("x", x, F32, (rows, k)),
             rows,
             _packed(weight),
             0 if bias is None else _checked("bias", bias, F32, (n,)),
-            out.data_ptr(),
+            _address(out),
         )
         return out
 
     def rms_norm(self, x: Array, weight: Array, eps: float) -> Array:
         width = x.shape[-1]
-        out = torch.empty(x.shape)
+        out = np.empty_like(x)
         self._native.rms_norm(
             _checked("x", x, F32),
             _checked("weight", weight, F32, (width,)),
-            x.numel() // max(width, 1),
+            x.size // max(width, 1),
             width,
             eps,
-            out.data_ptr(),
+            _address(out),
         )
         return out
 
@@ -151,7 +146,7 @@ class CpuOps:
         count, heads, dim = q.shape
         pages = layer_kv(kv, dim)
         kv_shape = (count, kv.k.shape[1], dim)
-        out = torch.empty(q.shape)
+        out = np.empty_like(q)
         self._native.rope_and_store(
             _checked("q", q, F32),
             _checked("k", k, F32, kv_shape),
@@ -161,7 +156,7 @@ class CpuOps:
             _row_map(rows, count),
             pages,
             heads,
-            out.data_ptr(),
+            _address(out),
         )
         return out
 
@@ -173,7 +168,7 @@ class CpuOps:
             raise ValueError(f"q has {heads} heads, but kv has {kv.k.shape[1]}: not a multiple")
         if window is not None and window < 1:
             raise ValueError(f"window is {window}, but must be at least 1")
-        out = torch.empty(count, heads * dim)
+        out = np.empty((count, heads * dim), F32)
         self._native.attention(
             _checked("q", q, F32),
             _row_map(rows, count),
@@ -181,41 +176,41 @@ class CpuOps:
             heads,
             scale,
             window or 0,
-            out.data_ptr(),
+            _address(out),
         )
         return out
 
     def glu(self, gate: Array, up: Array, activation: Activation) -> Array:
         if activation not in ("silu", "gelu_tanh"):
             raise ValueError(f"activation is {activation}, but must be silu or gelu_tanh")
-        out = torch.empty(gate.shape)
+        out = np.empty_like(gate)
         self._native.glu(
             _checked("gate", gate, F32),
             _checked("up", up, F32, gate.shape),
-            gate.numel(),
+            gate.size,
             activation == "gelu_tanh",
-            out.data_ptr(),
+            _address(out),
         )
         return out
 
     def add(self, x: Array, y: Array) -> Array:
-        out = torch.empty(x.shape)
+        out = np.empty_like(x)
         self._native.add(
-            _checked("x", x, F32), _checked("y", y, F32, x.shape), x.numel(), out.data_ptr()
+            _checked("x", x, F32), _checked("y", y, F32, x.shape), x.size, _address(out)
         )
         return out
 
-    def rows(self, x: Array, index: Array) -> Array:
+    def rows(self, x: Array, index: Ints) -> Array:
         count, width = x.shape
         (picked,) = index.shape
-        out = torch.empty(picked, width)
+        out = np.empty((picked, width), F32)
         self._native.rows(
             _checked("x", x, F32),
             count,
             width,
             _checked("index", index, I32),
             picked,
-            out.data_ptr(),
+            _address(out),
         )
         return out
 
@@ -225,29 +220,29 @@ class CpuOps:
             raise ValueError("logits have 0 columns, but a token must be drawn from at least 1")
         return self._native.sample(_checked("logits", logits, F32), count, vocab, draws)
 
-    def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
+    def logprobs(self, logits: Array, tokens: Ints, k: int) -> tuple[Array, Ints, Array]:
         count, vocab = logits.shape
         if not 0 <= k <= vocab:
             raise ValueError(f"k is {k}, but must be at least 0 and at most {vocab}")
-        picked = torch.empty(count)
-        top_ids = torch.empty(count, k, dtype=I32)
-        top = torch.empty(count, k)
+        picked = np.empty(count, F32)
+        top_ids = np.empty((count, k), I32)
+        top = np.empty((count, k), F32)
         self._native.logprobs(
             _checked("logits", logits, F32),
             count,
             vocab,
             _checked("tokens", tokens, I32, (count,)),
             k,
-            picked.data_ptr(),
-            top_ids.data_ptr(),
-            top.data_ptr(),
+            _address(picked),
+            _address(top_ids),
+            _address(top),
         )
         return picked, top_ids, top
 
-    def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
-        kind = _KV_TORCH[dtype]
+    def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> NDArray[np.generic]:
+        kind = _DTYPES[dtype]
         raw = memory.zeros(num_pages * page_values * kind.itemsize)
-        return torch.from_numpy(raw).view(kind).view(num_pages, page_values)
+        return raw.view(kind).reshape(num_pages, page_values)
 
 
 def available_isas() -> tuple[str, ...]:
@@ -256,22 +251,22 @@ def available_isas() -> tuple[str, ...]:
 
 
 def _checked(
-    name: str, array: Array, dtype: torch.dtype, shape: Sequence[int] | None = None
+    name: str,
+    array: NDArray[np.generic],
+    dtype: np.dtype[np.generic],
+    shape: tuple[int, ...] | None = None,
 ) -> int:
-    """The address of a contiguous CPU tensor of this type and shape; ValueError for any other."""
-    if (
-        array.dtype is not dtype
-        or (shape is not None and array.shape != shape)
-        or not array.is_contiguous()
-        or not array.is_cpu
-    ):
+    """The address of a contiguous array of this type and shape; ValueError for any other."""
+    flags = array.flags
+    contiguous = flags.c_contiguous and flags.aligned
+    if array.dtype != dtype or (shape is not None and array.shape != shape) or not contiguous:
         wanted = "any shape" if shape is None else f"shape {list(shape)}"
-        state = "contiguous" if array.is_contiguous() else "not contiguous"
+        state = "contiguous" if contiguous else "not contiguous"
         raise ValueError(
-            f"{name} is {array.dtype} {list(array.shape)} on {array.device} and {state}, "
-            f"but must be {dtype} of {wanted} on cpu and contiguous"
+            f"{name} is {array.dtype} {list(array.shape)} and {state}, "
+            f"but must be {dtype} of {wanted} and contiguous"
         )
-    return array.data_ptr()
+    return _address(array)
 
 
 def _packed(weight: PackedWeight) -> _native.PackedWeight:
@@ -293,7 +288,7 @@ def _row_map(rows: Rows, count: int) -> _native.RowMap:
 
 
 def checked_vector(array: Array, size: int) -> int:
-    """The address of a float32 [size] tensor; ValueError for any other."""
+    """The address of a float32 [size] array; ValueError for any other."""
     return _checked("a vector", array, F32, (size,))
 
 
@@ -302,10 +297,12 @@ def layer_kv(kv: LayerKV, dim: int) -> _native.KV:
     k, v = kv.k, kv.v
     pages, heads = k.shape[0], k.shape[1]
     number = _NUMBERS.get(k.dtype)
-    k_strides, v_strides = k.stride(), v.stride()
+    k_strides, v_strides = (
+        tuple(bytes_ // array.itemsize for bytes_ in array.strides) for array in (k, v)
+    )
     if (
         number is None
-        or v.dtype is not k.dtype
+        or v.dtype != k.dtype
         or dim % 2
         or k.shape != (pages, heads, dim, PAGE_SIZE)
         or v.shape != (pages, heads, PAGE_SIZE, dim)
@@ -318,18 +315,17 @@ def layer_kv(kv: LayerKV, dim: int) -> _native.KV:
             f"{dim}] in f32, f16 or bf16, the last three dimensions contiguous, head_dim even"
         )
     return _native.KV(
-        k.data_ptr(), v.data_ptr(), k_strides[0], v_strides[0], pages, heads, dim, number
+        _address(k), _address(v), k_strides[0], v_strides[0], pages, heads, dim, number
     )
 
 
 def _source(
-    name: str, array: NDArray[np.generic], dtype: type[np.generic], shape: tuple[int, ...]
+    name: str, array: NDArray[np.generic], dtype: np.dtype[np.generic], shape: tuple[int, ...]
 ) -> NDArray[np.generic]:
     """A weight array as the packers read it: row-major; copied only if it is not."""
     if array.dtype != dtype or array.shape != shape:
         raise ValueError(
-            f"{name} are {array.dtype} {list(array.shape)}, but must be {np.dtype(dtype)} "
-            f"{list(shape)}"
+            f"{name} are {array.dtype} {list(array.shape)}, but must be {dtype} {list(shape)}"
         )
     return np.ascontiguousarray(array)
 

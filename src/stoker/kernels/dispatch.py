@@ -16,7 +16,7 @@ def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
 
     isa: instruction set of the native kernels, "vnni", "avx2" or "portable"; None takes this CPU's
     best.
-    The reference set uses PyTorch's own threads and knows no instruction sets.
+    The reference set knows no instruction sets, and its threads are PyTorch's: set for the process.
 
     Raises:
         ValueError: the CPU has no such instruction set, or the name is unknown.
@@ -25,7 +25,7 @@ def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
     if name == "reference":
         from stoker.kernels.reference import ReferenceOps
 
-        return ReferenceOps()
+        return ReferenceOps(threads)
     if name == "cpu":
         from stoker.kernels.cpu import CpuOps
 

@@ -12,12 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from stoker.core.model import Activation, KVDtype
 from stoker.weights.formats import Weight
 
-Array = torch.Tensor
+Array = Any
+"""Numbers where a kernel set keeps them: a NumPy array for `cpu` (bf16 as uint16), a PyTorch tensor
+for `reference`, a symbol while a model is recorded. Only its own set computes with it; others may
+ask for its `shape`, index it and `reshape` it. What a step says about itself is NumPy's for all."""
+
+Ints = NDArray[np.int32]
 
 
 class PackedWeight(Protocol):
@@ -51,9 +57,9 @@ class Rows:
     16i..16i+15, -1 where it is not needed.
     """
 
-    positions: Array
-    row_seq: Array
-    page_table: Array
+    positions: Ints
+    row_seq: Ints
+    page_table: Ints
 
 
 class Draw(NamedTuple):
@@ -82,7 +88,13 @@ class Ops(Protocol):
     def vector(self, weight: Weight) -> Array:
         """An [N] weight (norm, bias) as float32."""
 
-    def embed(self, token_ids: Array, table: PackedWeight, scale: float) -> Array:
+    def array(self, values: NDArray[np.float32]) -> Array:
+        """Numbers of any shape for this set to compute with; may share memory with `values`."""
+
+    def numpy(self, array: Array) -> NDArray[np.float32]:
+        """The numbers of a float32 array; read only, for they may be the array's own memory."""
+
+    def embed(self, token_ids: Ints, table: PackedWeight, scale: float) -> Array:
         """int32 [T] → float32 [T, K]: rows of the table times `scale`."""
 
     def linear(self, x: Array, weight: PackedWeight, bias: Array | None = None) -> Array:
@@ -116,7 +128,7 @@ class Ops(Protocol):
 
     def add(self, x: Array, y: Array) -> Array: ...
 
-    def rows(self, x: Array, index: Array) -> Array:
+    def rows(self, x: Array, index: Ints) -> Array:
         """x[index] for int32 [S] row numbers."""
 
     def sample(self, logits: Array, draws: list[Draw]) -> list[int]:
@@ -131,11 +143,13 @@ class Ops(Protocol):
         output words as a 53-bit fraction.
         """
 
-    def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
+    def logprobs(
+        self, logits: Array, tokens: Ints, k: int
+    ) -> tuple[NDArray[np.float32], Ints, NDArray[np.float32]]:
         """float32 [S, V], int32 [S] → logprob [S], top ids int32 [S, k], top logprobs [S, k].
 
         Natural log of softmax(logits), falling, ties to the lower id.
         """
 
-    def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Any:
+    def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
         """Zero-filled-on-touch storage [num_pages, page_values]; memory is committed when used."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from stoker.kernels import _native, memory
 from stoker.kernels.arena import Life, place
 from stoker.kernels.cpu import CpuOps, checked_vector, layer_kv
 from stoker.kernels.fuse import Node, Prepare, Product, fuse, reads, writes
-from stoker.kernels.ops import Array
 from stoker.kernels.record import (
     Add,
     Attend,
@@ -58,9 +57,9 @@ class CompiledPlan:
         first = self._at[result.buffer] - self._memory.ctypes.data
         whole = self._memory[first : first + 4 * rows[0] * rows[1]].view(np.float32).reshape(rows)
         # Views of each size, made once: in a step, Python finds cold caches.
-        self._results = [torch.from_numpy(whole[:count]) for count in range(max_samples + 1)]
+        self._results = [whole[:count] for count in range(max_samples + 1)]
 
-    def run(self, step: _native.Step) -> Array:
+    def run(self, step: _native.Step) -> NDArray[np.float32]:
         """Compute a step; the result's rows are valid until the next run.
 
         Raises:
@@ -131,7 +130,7 @@ class CompiledPlan:
             self._at[node.q],
             self._at[node.k],
             self._at[node.v],
-            checked_vector(node.cos_sin.flatten(), node.cos_sin.numel()),
+            checked_vector(node.cos_sin.reshape(-1), node.cos_sin.size),
             node.cos_sin.shape[0],
             layer_kv(node.kv, dim),
             node.heads,

@@ -43,7 +43,7 @@ class Symbol:
     def shape(self) -> tuple[Axis | int, ...]:
         return (self.buffer.axis, *self.inner)
 
-    def view(self, shape: Sequence[Axis | int]) -> Symbol:
+    def reshape(self, shape: Sequence[Axis | int]) -> Symbol:
         """The same numbers as [rows, ...]; one of the inner dimensions may be -1."""
         rows, *wanted = shape
         known = 1

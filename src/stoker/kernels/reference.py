@@ -14,8 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
-from stoker.kernels.ops import Array, Draw, LayerKV, PackedWeight, Rows
+from stoker.kernels.ops import Draw, Ints, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import FloatWeight, Int4Weight, Weight
+
+Array = torch.Tensor
 
 _KV_TORCH: dict[KVDtype, torch.dtype] = {
     "f32": torch.float32,
@@ -40,9 +42,16 @@ class DenseWeight:
 
 
 class ReferenceOps:
-    """The kernel set `reference`; see `kernels.ops.Ops` for the contract of each method."""
+    """The kernel set `reference`; see `kernels.ops.Ops` for the contract of each method.
+
+    threads: of PyTorch, for the whole process; None leaves them as they are.
+    """
 
     name = "reference"
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
 
     def pack(self, weight: Weight) -> DenseWeight:
         return DenseWeight(torch.from_numpy(dequantize(weight)))
@@ -50,8 +59,14 @@ class ReferenceOps:
     def vector(self, weight: Weight) -> Array:
         return torch.from_numpy(dequantize(weight))
 
-    def embed(self, token_ids: Array, table: PackedWeight, scale: float) -> Array:
-        return _dense(table)[token_ids.long()] * scale
+    def array(self, values: NDArray[np.float32]) -> Array:
+        return torch.from_numpy(values)
+
+    def numpy(self, array: Array) -> NDArray[np.float32]:
+        return array.numpy()
+
+    def embed(self, token_ids: Ints, table: PackedWeight, scale: float) -> Array:
+        return _dense(table)[_index(token_ids)] * scale
 
     def linear(self, x: Array, weight: PackedWeight, bias: Array | None = None) -> Array:
         return torch.nn.functional.linear(x, _dense(weight), bias)
@@ -62,8 +77,8 @@ class ReferenceOps:
     def rope_and_store(
         self, q: Array, k: Array, v: Array, cos_sin: Array, rows: Rows, kv: LayerKV
     ) -> Array:
-        positions = rows.positions.long()
-        page = rows.page_table.long()[rows.row_seq.long(), positions // PAGE_SIZE]
+        positions = _index(rows.positions)
+        page = _index(rows.page_table)[_index(rows.row_seq), positions // PAGE_SIZE]
         slot = positions % PAGE_SIZE
         turn = cos_sin[positions].unsqueeze(1)  # [T, 1, head_dim]: the same for every head
         kv.k[page, :, :, slot] = _rotate(k, turn).to(kv.k.dtype)
@@ -74,11 +89,10 @@ class ReferenceOps:
         self, q: Array, rows: Rows, kv: LayerKV, scale: float, window: int | None
     ) -> Array:
         out = torch.empty(q.shape[0], q.shape[1] * q.shape[2])
-        for seq in sorted(set(rows.row_seq.tolist())):
-            mine = (rows.row_seq == seq).nonzero().flatten()
-            out[mine] = _attend(
-                q[mine], rows.positions[mine].long(), rows.page_table[seq], kv, scale, window
-            )
+        positions, page_table = _index(rows.positions), _index(rows.page_table)
+        for seq in np.unique(rows.row_seq):
+            mine = torch.from_numpy(rows.row_seq == seq)
+            out[mine] = _attend(q[mine], positions[mine], page_table[seq], kv, scale, window)
         return out
 
     def glu(self, gate: Array, up: Array, activation: Activation) -> Array:
@@ -89,18 +103,20 @@ class ReferenceOps:
     def add(self, x: Array, y: Array) -> Array:
         return x + y
 
-    def rows(self, x: Array, index: Array) -> Array:
-        return x[index.long()]
+    def rows(self, x: Array, index: Ints) -> Array:
+        return x[_index(index)]
 
     def sample(self, logits: Array, draws: list[Draw]) -> list[int]:
         return [_draw(row.numpy(), draw) for row, draw in zip(logits, draws, strict=True)]
 
-    def logprobs(self, logits: Array, tokens: Array, k: int) -> tuple[Array, Array, Array]:
+    def logprobs(
+        self, logits: Array, tokens: Ints, k: int
+    ) -> tuple[NDArray[np.float32], Ints, NDArray[np.float32]]:
         logp = torch.log_softmax(logits.double(), dim=-1).float()
-        picked = logp.gather(1, tokens.long().unsqueeze(1)).squeeze(1)
+        picked = logp.gather(1, _index(tokens).unsqueeze(1)).squeeze(1)
         # A stable sort of the logits themselves keeps equal ones in order of their ids.
         order = torch.sort(logits, dim=-1, descending=True, stable=True).indices[:, :k]
-        return picked, order.int(), logp.gather(1, order)
+        return picked.numpy(), order.int().numpy(), logp.gather(1, order).numpy()
 
     def new_kv_pool(self, num_pages: int, page_values: int, dtype: KVDtype) -> Array:
         # NumPy's zeros are untouched memory of the system, which commits a page when it is written.
@@ -137,6 +153,11 @@ def _affine(
     return value.reshape(q.shape[0], -1)
 
 
+def _index(numbers: Ints) -> Array:
+    """What a step says about itself, as PyTorch indexes with it."""
+    return torch.from_numpy(numbers).long()
+
+
 def _dense(weight: PackedWeight) -> Array:
     if not isinstance(weight, DenseWeight):
         raise TypeError(f"a weight packed by the reference set is needed, got {type(weight)}")
@@ -160,7 +181,7 @@ def _attend(
     """
     last = int(positions.max())
     first = 0 if window is None else max(0, int(positions.min()) - window + 1)
-    pages = page_row[first // PAGE_SIZE : last // PAGE_SIZE + 1].long()
+    pages = page_row[first // PAGE_SIZE : last // PAGE_SIZE + 1]
     skip, count = first % PAGE_SIZE, last - first + 1
     # [pages, kv_heads, D, 16] and [pages, kv_heads, 16, D] → [kv_heads, keys, D]
     keys = kv.k[pages].permute(1, 0, 3, 2).flatten(1, 2)[:, skip : skip + count].float()

@@ -36,7 +36,7 @@ class Attention:
     def __call__(self, x: Array, step: LayerStep) -> Array:
         """float32 [T, H] → [T, H]; writes the rows' keys and values into their pages."""
         heads = (x.shape[0], -1, self.head_dim)
-        q, k, v = self.q(x).view(heads), self.k(x).view(heads), self.v(x).view(heads)
+        q, k, v = (linear(x).reshape(heads) for linear in (self.q, self.k, self.v))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q = self.ops.rope_and_store(q, k, v, self.cos_sin, step.rows, step.kv)

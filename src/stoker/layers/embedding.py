@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.kernels.ops import Array, Ops, PackedWeight
+from stoker.kernels.ops import Array, Ints, Ops, PackedWeight
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,5 +15,5 @@ class Embedding:
     table: PackedWeight
     scale: float = 1.0
 
-    def __call__(self, token_ids: Array) -> Array:
+    def __call__(self, token_ids: Ints) -> Array:
         return self.ops.embed(token_ids, self.table, self.scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.kernels.ops import Array, LayerKV, Rows
+from stoker.kernels.ops import Ints, LayerKV, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +22,5 @@ class LayerStep:
 class StepInputs:
     """A step as arrays. token_ids: int32 [T]; layers: one entry per layer of the model."""
 
-    token_ids: Array
+    token_ids: Ints
     layers: tuple[LayerStep, ...]

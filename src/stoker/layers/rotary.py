@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import math
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from stoker.core.model import RopeConfig
-from stoker.kernels.ops import Array
 
 _BLOCK = 4096
 """Positions computed at once."""
 
 
-def cos_sin_table(rope: RopeConfig, head_dim: int, max_positions: int) -> Array:
+def cos_sin_table(rope: RopeConfig, head_dim: int, max_positions: int) -> NDArray[np.float32]:
     """float32 [max_positions, head_dim]: cosines in the first half of a row, sines in the second.
 
     Frequencies and angles are rounded to float32 because models are trained with such angles. The
     functions themselves are float64, where every machine rounds them to the same float32.
     """
-    table = torch.empty(max_positions, head_dim, dtype=torch.float32)
-    radians = frequencies(rope, head_dim).float()
+    table = np.empty((max_positions, head_dim), np.float32)
+    radians = frequencies(rope, head_dim).astype(np.float32)
     # In blocks, because the float64 in between takes several times the room of the table.
     for start in range(0, max_positions, _BLOCK):
         rows = table[start : start + _BLOCK]
-        positions = torch.arange(start, start + len(rows), dtype=torch.float32)
-        angles = torch.outer(positions, radians).double()
-        rows[:, : head_dim // 2] = angles.cos()
-        rows[:, head_dim // 2 :] = angles.sin()
+        positions = np.arange(start, start + len(rows), dtype=np.float32)
+        angles = (positions[:, None] * radians).astype(np.float64)
+        rows[:, : head_dim // 2] = np.cos(angles)
+        rows[:, head_dim // 2 :] = np.sin(angles)
     return table
 
 
-def frequencies(rope: RopeConfig, head_dim: int) -> Array:
+def frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float64]:
     """Radians per position of each channel pair: float64 [head_dim / 2]."""
-    exponent = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-    plain = rope.theta**-exponent
+    plain = rope.theta ** -(np.arange(0, head_dim, 2) / head_dim)
     if rope.scaling == "linear":
         return plain / rope.factor
     if rope.scaling == "llama3":
@@ -42,7 +41,7 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Array:
     return plain
 
 
-def _llama3(plain: Array, rope: RopeConfig) -> Array:
+def _llama3(plain: NDArray[np.float64], rope: RopeConfig) -> NDArray[np.float64]:
     """Llama 3.1: slow pairs are stretched, fast ones kept, those between blended.
 
     turns within the original context:   low_freq_factor      high_freq_factor
@@ -50,5 +49,5 @@ def _llama3(plain: Array, rope: RopeConfig) -> Array:
     """
     turns = rope.original_max_position * plain / (2 * math.pi)
     keep = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-    keep = keep.clamp(0.0, 1.0)
+    keep = keep.clip(0.0, 1.0)
     return keep * plain + (1.0 - keep) * plain / rope.factor

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from stoker.core.model import ModelConfig
+from stoker.core.model import ModelConfig, RopeConfig
 from stoker.kernels.ops import Array, Ops, PackedWeight
 from stoker.layers.attention import Attention
 from stoker.layers.embedding import Embedding
@@ -44,11 +44,11 @@ class Parts:
         self._progress = progress
         self._loaded = 0
         self._lock = threading.Lock()
-        self._cos_sin = cos_sin_table(config.rope, config.head_dim, max_positions)
+        self._cos_sin = self._rotary(config.rope, max_positions)
         self._cos_sin_local = (
-            cos_sin_table(config.rope_local, config.head_dim, max_positions)
-            if config.rope_local is not None
-            else self._cos_sin
+            self._cos_sin
+            if config.rope_local is None
+            else self._rotary(config.rope_local, max_positions)
         )
 
     def linear(self, name: str, *, bias: bool = False) -> Linear:
@@ -101,6 +101,9 @@ class Parts:
             down=self.linear(f"{name}.down_proj"),
             activation=self.config.activation,
         )
+
+    def _rotary(self, rope: RopeConfig, max_positions: int) -> Array:
+        return self.ops.array(cos_sin_table(rope, self.config.head_dim, max_positions))
 
     def _packed(self, name: str) -> PackedWeight:
         weight = self._checkpoint.weight(name)

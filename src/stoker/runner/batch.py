@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from stoker.core.model import PAGE_SIZE
 from stoker.core.plan import SeqStep, StepPlan
-from stoker.kernels.ops import Array, Rows
+from stoker.kernels.ops import Ints, Rows
 from stoker.layers.inputs import LayerStep, StepInputs
 from stoker.runner.kv_cache import KVCache
 
@@ -27,13 +26,13 @@ def build_inputs(plan: StepPlan, cache: KVCache) -> StepInputs:
     )
 
 
-def last_rows(plan: StepPlan) -> Array:
+def last_rows(plan: StepPlan) -> Ints:
     """int32 [S]: the last row of each sequence that draws a token, in the plan's order."""
     ends = np.cumsum([len(seq.token_ids) for seq in plan.seqs])
     return _int32([end - 1 for end, seq in zip(ends, plan.seqs, strict=True) if seq.sample])
 
 
-def _positions(seqs: Sequence[SeqStep]) -> tuple[Array, Array]:
+def _positions(seqs: Sequence[SeqStep]) -> tuple[Ints, Ints]:
     counts = np.array([len(seq.token_ids) for seq in seqs])
     starts = np.array([seq.start for seq in seqs])
     row_seq = np.repeat(np.arange(len(seqs)), counts)
@@ -42,14 +41,14 @@ def _positions(seqs: Sequence[SeqStep]) -> tuple[Array, Array]:
     return _int32(positions), _int32(row_seq)
 
 
-def _page_table(seqs: Sequence[SeqStep], group: int) -> Array:
+def _page_table(seqs: Sequence[SeqStep], group: int) -> Ints:
     """int32 [B, max_pages]: one row a sequence, -1 where it has no page or needs none."""
     lengths = [-(-(seq.start + len(seq.token_ids)) // PAGE_SIZE) for seq in seqs]
     table = np.full((len(seqs), max(lengths)), -1, dtype=np.int32)
     for row, seq, length in zip(table, seqs, lengths, strict=True):
         row[:length] = seq.page_tables[group][:length]
-    return torch.from_numpy(table)
+    return table
 
 
-def _int32(values: Sequence[int] | np.ndarray) -> Array:
-    return torch.from_numpy(np.asarray(values, dtype=np.int32))
+def _int32(values: Sequence[int] | np.ndarray) -> Ints:
+    return np.asarray(values, dtype=np.int32)

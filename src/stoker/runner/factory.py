@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from stoker.core.config import EngineConfig, Limits
 from stoker.kernels.dispatch import get_ops
 from stoker.models.parts import Progress
@@ -17,13 +15,9 @@ def build_runner(
 ) -> ModelRunner:
     """Load a checkpoint and make its pages ready.
 
-    Sets PyTorch's thread count for the process, which should therefore be the engine's own.
-
     Raises:
         StartupError: the kernel set cannot run here, or the checkpoint cannot be loaded.
     """
-    # Native kernels have their own threads: PyTorch's would only fight them for the cores.
-    torch.set_num_threads(limits.threads if config.kernels == "reference" else 1)
     ops = get_ops(config.kernels, limits.threads)
     model = build_model(
         checkpoint.config, checkpoint, ops, progress, max_positions=limits.max_model_len

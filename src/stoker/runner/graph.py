@@ -7,14 +7,14 @@ order, for a step of any size. What a step adds are its tokens, positions and pa
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from stoker.core.config import Limits
 from stoker.core.model import PAGE_SIZE
 from stoker.core.plan import StepPlan
 from stoker.kernels import _native
 from stoker.kernels.cpu import CpuOps
-from stoker.kernels.ops import Array, Rows
+from stoker.kernels.ops import Array, Ints, Rows
 from stoker.kernels.plan import CompiledPlan
 from stoker.kernels.record import Recorder, StepRows
 from stoker.layers.inputs import LayerStep, StepInputs
@@ -34,9 +34,9 @@ class StepGraph:
             LayerStep(cast(Rows, StepRows(kv.group_of[layer])), pages)
             for layer, pages in enumerate(kv.layers)
         )
-        token_ids: Any = None  # whatever they will be
-        hidden: Any = recorded.forward(StepInputs(token_ids, layers))
-        logits: Any = recorded.logits(cast(Array, recorder.take_rows(hidden)))
+        token_ids = cast(Ints, None)  # whatever they will be
+        hidden = recorded.forward(StepInputs(token_ids, layers))
+        logits = recorded.logits(recorder.take_rows(hidden))
         max_tokens, max_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
         self._plan = CompiledPlan(ops, recorder.ops, logits, max_tokens, max_seqs)
         max_pages = -(-limits.max_model_len // PAGE_SIZE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.model import PAGE_SIZE, KVLayout
-from stoker.kernels.ops import Array, LayerKV, Ops
+from stoker.kernels.ops import LayerKV, Ops
 
 
 class KVCache:
@@ -13,18 +13,17 @@ class KVCache:
     """
 
     def __init__(self, ops: Ops, layout: KVLayout, num_pages: int) -> None:
-        half = layout.num_kv_heads * layout.head_dim * PAGE_SIZE  # values of K, and of V, in a slot
-        pool = ops.new_kv_pool(num_pages, layout.layers_per_page * 2 * half, layout.dtype)
-        slots = pool.view(num_pages, layout.layers_per_page, 2, half)
         heads, dim = layout.num_kv_heads, layout.head_dim
+        slots = (num_pages, layout.layers_per_page, 2, heads)  # of each slot: K, then V
+        values = layout.layers_per_page * 2 * heads * dim * PAGE_SIZE
+        pool = ops.new_kv_pool(num_pages, values, layout.dtype)
+        k, v = pool.reshape((*slots, dim, PAGE_SIZE)), pool.reshape((*slots, PAGE_SIZE, dim))
         views: dict[int, LayerKV] = {}
         self.group_of: dict[int, int] = {}
         """Layer → index of its KV group."""
         for index, group in enumerate(layout.groups):
             for slot, layer in enumerate(group.layers):
-                k: Array = slots[:, slot, 0].unflatten(-1, (heads, dim, PAGE_SIZE))
-                v: Array = slots[:, slot, 1].unflatten(-1, (heads, PAGE_SIZE, dim))
-                views[layer] = LayerKV(k, v)
+                views[layer] = LayerKV(k[:, slot, 0], v[:, slot, 1])
                 self.group_of[layer] = index
         self.layers = tuple(views[layer] for layer in range(len(views)))
         """Per layer of the model: its keys and values in every page."""

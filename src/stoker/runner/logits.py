@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from stoker.core.plan import SampleSpec
-from stoker.kernels.ops import Array
+
+Row = NDArray[np.float32]
 
 SMALLEST_PENALTY = 1e-30
 """What repetition_penalty is at least: float32 makes infinity or NaN of logits by smaller ones."""
@@ -34,33 +35,32 @@ def needs_adjusting(spec: SampleSpec) -> bool:
     )
 
 
-def adjust(row: Array, spec: SampleSpec) -> None:
+@np.errstate(all="ignore")  # the sampler finds the rows that are left without a finite logit
+def adjust(row: Row, spec: SampleSpec) -> None:
     """Change one row of logits, float32 [V], in place. Ids outside the vocabulary have no logit."""
     params = spec.params
     if params.logit_bias:
         ids, index = _known(list(params.logit_bias), row)
-        row[ids] += torch.tensor(list(params.logit_bias.values()))[index]
+        row[ids] += np.array(list(params.logit_bias.values()), np.float32)[index]
     if spec.banned_token_ids:
-        row[_known(spec.banned_token_ids, row)[0]] = -torch.inf
+        row[_known(spec.banned_token_ids, row)[0]] = -np.inf
     if params.repetition_penalty != 1.0:
         penalty = max(params.repetition_penalty, SMALLEST_PENALTY)
         # Marks instead of a sort: the whole context is gone through for every token.
         is_seen = np.zeros(row.shape[0], dtype=np.bool_)
         is_seen[np.asarray(spec.history, dtype=np.int32)] = True
-        ids = torch.from_numpy(np.flatnonzero(is_seen))
+        ids = np.flatnonzero(is_seen)
         seen = row[ids]
-        row[ids] = torch.where(seen > 0, seen / penalty, seen * penalty)
+        row[ids] = np.where(seen > 0, seen / penalty, seen * penalty)
     if params.frequency_penalty or params.presence_penalty:
         output = np.asarray(spec.history[spec.num_prompt_tokens :], dtype=np.int32)
         seen_ids, counts = np.unique(output, return_counts=True)
-        times = torch.from_numpy(counts).float()
-        row[torch.from_numpy(seen_ids.astype(np.int64))] -= (
-            params.frequency_penalty * times + params.presence_penalty
-        )
+        times = counts.astype(np.float32)
+        row[seen_ids] -= params.frequency_penalty * times + params.presence_penalty
 
 
-def _known(token_ids: Sequence[int], row: Array) -> tuple[Array, Array]:
+def _known(token_ids: Sequence[int], row: Row) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
     """The ids that have a logit, and where they are in `token_ids`."""
-    ids = torch.tensor(token_ids, dtype=torch.int64)
-    index = ((ids >= 0) & (ids < row.shape[0])).nonzero().flatten()
+    ids = np.array(token_ids, np.int64)
+    index = np.flatnonzero((ids >= 0) & (ids < row.shape[0]))
     return ids[index], index

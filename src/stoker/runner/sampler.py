@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from stoker.core.plan import SampleSpec, SeqResult, SeqStep
 from stoker.core.request import MIN_LOGPROB, TokenLogprobs
@@ -19,12 +20,12 @@ def draw(ops: Ops, logits: Array, seqs: Sequence[SeqStep]) -> list[SeqResult]:
     before or after the request's own adjustments, fails its sequence alone.
     """
     specs = [seq.sample for seq in seqs if seq.sample is not None]
-    tokens = ops.sample(_adjusted(logits, specs), draws(specs))
+    tokens = ops.sample(_adjusted(ops, logits, specs), draws(specs))
     logprobs = _logprobs(ops, logits, tokens, specs)
     return [
         SeqResult(seq.request_id, (token,), logprobs.get(i))
         if token >= 0
-        else SeqResult(seq.request_id, error=_why(logits[i], specs[i]))
+        else SeqResult(seq.request_id, error=_why(ops.numpy(logits)[i], specs[i]))
         for i, (seq, token) in enumerate(zip(seqs, tokens, strict=True))
     ]
 
@@ -45,20 +46,20 @@ def draws(specs: Sequence[SampleSpec]) -> list[Draw]:
     ]
 
 
-def _why(row: Array, spec: SampleSpec) -> str:
-    usable = not row.isnan().any() and row.amax().isfinite()
+def _why(row: NDArray[np.float32], spec: SampleSpec) -> str:
+    usable = np.isfinite(row.max())  # NaN is the largest of all
     what = "the request's bias and penalties leave" if usable else "the model's logits are"
     return f"no token can be drawn: {what} not finite at position {len(spec.history)}"
 
 
-def _adjusted(logits: Array, specs: Sequence[SampleSpec]) -> Array:
+def _adjusted(ops: Ops, logits: Array, specs: Sequence[SampleSpec]) -> Array:
     rows = [i for i, spec in enumerate(specs) if needs_adjusting(spec)]
     if not rows:
         return logits
-    adjusted = logits.clone()
+    adjusted = ops.numpy(logits).copy()
     for i in rows:
         adjust(adjusted[i], specs[i])
-    return adjusted
+    return ops.array(adjusted)
 
 
 def _logprobs(
@@ -72,11 +73,11 @@ def _logprobs(
     }
     if not wanted:
         return {}
-    index = torch.tensor(list(wanted), dtype=torch.int32)
-    drawn = torch.tensor([tokens[i] for i in wanted], dtype=torch.int32)
+    index = np.array(list(wanted), np.int32)
+    drawn = np.array([tokens[i] for i in wanted], np.int32)
     most = min(max(wanted.values()), logits.shape[1])
     picked, top_ids, top = ops.logprobs(ops.rows(logits, index), drawn, most)
-    top = top.clamp(min=MIN_LOGPROB)
+    top = np.maximum(top, MIN_LOGPROB)
     return {
         i: (
             TokenLogprobs(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from stoker.kernels import _native
 from stoker.kernels.fuse import Node, Prepare, Product, fuse, reads, writes
@@ -40,8 +40,8 @@ def x(recorder: Recorder) -> Symbol:
     return recorder.embed(None, weight(), 1.0)
 
 
-def norm_weight(width: int = WIDTH) -> torch.Tensor:
-    return torch.ones(width)
+def norm_weight(width: int = WIDTH) -> np.ndarray:
+    return np.ones(width, np.float32)
 
 
 def kinds(nodes: list[Node]) -> list[str]:
@@ -130,12 +130,12 @@ def test_a_gate_is_rounded_as_it_is_made(recorder: Recorder, x: Symbol, activati
 
 
 def test_head_norms_go_into_the_rotation(recorder: Recorder, x: Symbol) -> None:
-    kv = LayerKV(torch.zeros(1, 2, 16, 16), torch.zeros(1, 2, 16, 16))
+    kv = LayerKV(np.zeros((1, 2, 16, 16)), np.zeros((1, 2, 16, 16)))
     heads = (x.buffer.axis, -1, 16)
-    q = recorder.linear(x, weight()).view(heads)
-    k, v = (recorder.linear(x, weight(rows=32)).view(heads) for _ in range(2))
+    q = recorder.linear(x, weight()).reshape(heads)
+    k, v = (recorder.linear(x, weight(rows=32)).reshape(heads) for _ in range(2))
     q, k = (recorder.rms_norm(head, norm_weight(16), 1e-6) for head in (q, k))
-    recorder.rope_and_store(q, k, v, torch.zeros(8, 16), StepRows(0), kv)
+    recorder.rope_and_store(q, k, v, np.zeros((8, 16), np.float32), StepRows(0), kv)
     nodes = fuse(recorder.ops)
     assert kinds(nodes) == ["Embed", "Prepare", "Product", "RopeAndStore"]
     assert isinstance(nodes[3], RopeAndStore)
@@ -143,17 +143,17 @@ def test_head_norms_go_into_the_rotation(recorder: Recorder, x: Symbol) -> None:
 
 
 def test_a_norm_over_heads_counts_its_rows(recorder: Recorder, x: Symbol) -> None:
-    recorder.rms_norm(x.view((x.buffer.axis, 4, 16)), norm_weight(16), 1e-6)
+    recorder.rms_norm(x.reshape((x.buffer.axis, 4, 16)), norm_weight(16), 1e-6)
     node = fuse(recorder.ops)[1]
     assert isinstance(node, Prepare) and (node.axis, node.width) == (Axis(False, 4), 16)
 
 
-def test_a_view_keeps_the_numbers(x: Symbol) -> None:
-    assert x.view((x.buffer.axis, -1, 8)).inner == (8, 8)
+def test_a_reshape_keeps_the_numbers(x: Symbol) -> None:
+    assert x.reshape((x.buffer.axis, -1, 8)).inner == (8, 8)
     with pytest.raises(ValueError, match="cannot be seen"):
-        x.view((x.buffer.axis, -1, 7))
+        x.reshape((x.buffer.axis, -1, 7))
     with pytest.raises(ValueError, match="cannot be seen"):
-        x.view((3, 64))
+        x.reshape((3, 64))
 
 
 def test_wrong_widths_are_refused_while_recording(recorder: Recorder, x: Symbol) -> None:

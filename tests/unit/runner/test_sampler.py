@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -99,7 +100,9 @@ def test_seeds_are_64_bits_of_either_sign(kernels: KernelName) -> None:
         return [
             token
             for i in range(20)
-            for token in ops.sample(torch.zeros(1, 1000), [draws([spec])[0]._replace(position=i)])
+            for token in ops.sample(
+                ops.array(np.zeros((1, 1000), np.float32)), [draws([spec])[0]._replace(position=i)]
+            )
         ]
 
     assert tokens(-1) == tokens(2**64 - 1) != tokens(0)
