@@ -8,7 +8,6 @@ no engine.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +28,9 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.metadata.version("stoker")
+        from importlib.metadata import version  # takes longer than all else here
+
+        return version("stoker")
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module 'stoker' has no attribute {name!r}")

@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from stoker import __version__
+import stoker
 from stoker.core.errors import StokerError
 
 COMMANDS = {
@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="stoker", description="An open LLM inference engine.")
-    parser.add_argument("--version", action="version", version=f"stoker {__version__}")
+    version = f"stoker {stoker.__version__}" if "--version" in argv else ""  # slow to find out
+    parser.add_argument("--version", action="version", version=version)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, doc in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=doc, description=doc)

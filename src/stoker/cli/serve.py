@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from stoker.api.app import build_app
-from stoker.api.server import serve
 from stoker.cli.options import add_options, doc_of, read_options
 from stoker.core.config import EngineConfig, ServeConfig, check_serving
-from stoker.core.errors import ConfigError
 from stoker.engine.bars import LoadBar
 from stoker.engine.client import EngineClient
-from stoker.text.chat_template import ChatTemplate
-from stoker.text.tokenizer import Tokenizer, load_tokenizer
-from stoker.weights.checkpoint import open_checkpoint
+from stoker.weights.locate import locate
+
+if TYPE_CHECKING:
+    from stoker.cli.face import Face
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -34,46 +32,39 @@ def run(args: Namespace) -> int:
 
 async def _serve(engine_config: EngineConfig, config: ServeConfig) -> None:
     check_serving(config)
-    checkpoint = open_checkpoint(engine_config.model, engine_config.revision)
-    tokenizer = load_tokenizer(checkpoint.tokenizer)
+    locate(engine_config.model, engine_config.revision)  # before two processes want the same files
     bar = LoadBar()
     client = EngineClient(
-        engine_config,
-        tokenizer,
-        health_timeout_s=config.health_timeout_s,
-        on_progress=bar.report,
+        engine_config, health_timeout_s=config.health_timeout_s, on_progress=bar.report
     )
-    template = _template(tokenizer, config)
-    name = config.served_model_name or checkpoint.name
-    app = build_app(client, tokenizer, template, config, name, checkpoint.generation)
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    http = asyncio.create_task(serve(app, config, listening.set_result))
     start = asyncio.create_task(client.start())
+    tasks: list[asyncio.Task[None]] = [start]
     try:
         with bar:
-            await asyncio.wait({http, start}, return_when=asyncio.FIRST_COMPLETED)
+            # The two processes get ready side by side: neither needs the other for it.
+            face = await asyncio.to_thread(_make_face, client, engine_config, config)
+            tasks.append(http := asyncio.create_task(face.serve(listening.set_result)))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not http.done():
             await start
-            _greet(await listening, name, chat=template is not None, key=config.api_key is not None)
+            either: list[asyncio.Future[Any]] = [http, listening]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not http.done():
+            key = config.api_key is not None
+            _greet(listening.result(), face.model_name, chat=face.chat, key=key)
         await http
     finally:
-        for task in (http, start):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(http, start, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await client.close()
 
 
-def _template(tokenizer: Tokenizer, config: ServeConfig) -> ChatTemplate | None:
-    source = tokenizer.chat_template
-    if config.chat_template is not None:
-        try:
-            source = Path(config.chat_template).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"chat_template {config.chat_template} cannot be read: {error}",
-                param="chat_template",
-            ) from error
-    return None if source is None else ChatTemplate(source, tokenizer)
+def _make_face(client: EngineClient, engine_config: EngineConfig, config: ServeConfig) -> Face:
+    from stoker.cli.face import make_face
+
+    return make_face(client, engine_config, config)
 
 
 def _greet(url: str, name: str, *, chat: bool, key: bool) -> None:

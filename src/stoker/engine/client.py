@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stoker.core.config import EngineConfig
 from stoker.core.errors import (
@@ -39,7 +40,9 @@ from stoker.engine.wire import (
     Stats,
     Submit,
 )
-from stoker.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from stoker.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +63,17 @@ class EngineClient:
     def __init__(
         self,
         config: EngineConfig,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None = None,
         *,
         health_timeout_s: float = 20.0,
         command: Sequence[str] = PRODUCT_COMMAND,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """`on_progress(done, total)` is called in bytes while a model loads."""
-        self._tokenizer = tokenizer
+        """`on_progress(done, total)` is called in bytes while a model loads.
+
+        The tokenizer may also be given later, as the attribute: an engine starts without one.
+        """
+        self.tokenizer = tokenizer
         self._health_timeout_s = health_timeout_s
         self._on_progress = on_progress
         self._supervisor = Supervisor(config, command, self._receive, self._lose)
@@ -170,9 +176,10 @@ class EngineClient:
         raise EngineDead("the engine ended and is being started again; try again in a moment")
 
     def _submit(self, requests: list[Request], stream: OutputStream) -> None:
+        assert self.tokenizer is not None, "whoever makes prompts has a tokenizer"
         for request in requests:
             processor = OutputProcessor(
-                self._tokenizer, request.prompt_token_ids, request.params, request.choice
+                self.tokenizer, request.prompt_token_ids, request.params, request.choice
             )
             self._choices[request.id] = _Choice(processor, stream)
             self._supervisor.send(Submit(request))

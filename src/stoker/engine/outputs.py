@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from stoker.core.request import (
     FinishReason,
@@ -27,7 +28,9 @@ from stoker.core.request import (
 )
 from stoker.text.detokenize import Detokenizer
 from stoker.text.stop import StopMatcher
-from stoker.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from stoker.text.tokenizer import Tokenizer
 
 
 class OutputProcessor:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from stoker.text.tokenizer import Tokenizer
+if TYPE_CHECKING:
+    from stoker.text.tokenizer import Tokenizer
 
 _REPLACEMENT = "\ufffd"
 _LONGEST_CHARACTER = 4

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.core.errors import CheckpointError
 from stoker.weights.contract import Checkpoint, GGUFTokenizer, HubTokenizer, TokenizerSource
-from stoker.weights.demo import demo_defaults, demo_model
+from stoker.weights.demo import demo_defaults
 from stoker.weights.gguf_checkpoint import open_gguf
 from stoker.weights.hf_folder import open_folder
-from stoker.weights.hub import hub_folder
+from stoker.weights.locate import locate
 
 __all__ = ["Checkpoint", "GGUFTokenizer", "HubTokenizer", "TokenizerSource", "open_checkpoint"]
 
@@ -20,16 +19,9 @@ def open_checkpoint(model: str, revision: str | None = None) -> Checkpoint:
 
     revision: branch, tag or commit, for an id only. CheckpointError in one line if it cannot be.
     """
-    if not model:
-        demo = open_gguf(demo_model())
-        return replace(demo, generation=demo_defaults(demo.generation))
-    path = Path(model).expanduser()
-    if path.is_dir():
-        return open_folder(path)
+    path = locate(model, revision)
     if path.is_file():
-        if path.suffix != ".gguf":
-            raise CheckpointError(f"{path} is neither a model folder nor a .gguf file")
-        return open_gguf(path)
-    if path.suffix == ".gguf" or model.startswith(("/", ".", "~")) or model.count("/") != 1:
-        raise CheckpointError(f"{model}: no such file or folder")
-    return open_folder(hub_folder(model, revision), name=model)
+        file = open_gguf(path)
+        return file if model else replace(file, generation=demo_defaults(file.generation))
+    by_id = not Path(model).expanduser().is_dir()
+    return open_folder(path, name=model if by_id else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.core.errors import CheckpointError
-from stoker.weights import checkpoint as checkpoint_module
+from stoker.weights import hub as hub_module
 from stoker.weights.checkpoint import open_checkpoint
 from stoker.weights.hub import hub_folder
 from tests.support.checkpoints import make_tiny
@@ -34,7 +34,7 @@ def test_cached_snapshot_needs_no_network(cache, revision):
 
 def test_id_is_the_name(cache, monkeypatch):
     monkeypatch.setattr(
-        checkpoint_module, "hub_folder", lambda model, revision: hub_folder(model, revision, cache)
+        hub_module, "hub_folder", lambda model, revision: hub_folder(model, revision, cache)
     )
     assert open_checkpoint("someone/tiny").name == "someone/tiny"
 
