@@ -117,7 +117,7 @@ def open_gguf(path: Path) -> GGUFCheckpoint:
     return GGUFCheckpoint(
         path=path,
         name=path.stem,
-        revision=content_revision([file.header.tobytes()], [file.body]),
+        revision=content_revision([file.header.tobytes()], [(path, file.header.size)]),
         config=config,
         generation=generation_defaults(file.metadata),
         tokenizer=GGUFTokenizer(

@@ -55,7 +55,7 @@ class GGUFTensor:
 
 
 class GGUFFile:
-    """metadata: plain Python values; tensors: by GGUF name; header, body: bytes, mapped."""
+    """metadata: plain Python values; tensors: by GGUF name; header: bytes before those, mapped."""
 
     def __init__(self, path: Path) -> None:
         """CheckpointError if the file is missing, truncated or not GGUF of a known version."""
@@ -75,7 +75,6 @@ class GGUFFile:
                     f"{path} is not a readable GGUF file, or is truncated: {error}"
                 ) from error
         self.header = self.data[:start]
-        self.body = self.data[start:]
         for name, tensor in self.tensors.items():
             if tensor.start + tensor.nbytes > self.data.size:
                 raise CheckpointError(

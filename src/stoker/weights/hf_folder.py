@@ -68,7 +68,7 @@ def open_folder(path: Path, name: str | None = None) -> FolderCheckpoint:
         name=name or path.resolve().name,
         revision=content_revision(
             [(path / "config.json").read_bytes(), *(file.header for file in files)],
-            [file.body for file in files],
+            [(file.path, len(file.header)) for file in files],
         ),
         config=parsed,
         generation=generation_defaults(config, generation, _tokenizer_eos(path)),
