@@ -72,8 +72,8 @@ const KernelTable& table_of(const std::string& isa) {
 
 class Kernels {
  public:
-  Kernels(int threads, const std::string& isa)
-      : isa_(isa), table_(table_of(isa)), team_(threads), sampler_(threads) {}
+  Kernels(int threads, const std::string& isa, const std::vector<int>& cpus)
+      : isa_(isa), table_(table_of(isa)), team_(threads, cpus), sampler_(threads) {}
 
   const std::string& isa() const { return isa_; }
   int threads() const { return team_.threads(); }
@@ -209,7 +209,8 @@ NB_MODULE(_native, m) {
 
   bind_plan(m);
   nb::class_<Kernels>(m, "Kernels")
-      .def(nb::init<int, const std::string&>(), "threads"_a, "isa"_a)
+      .def(nb::init<int, const std::string&, const std::vector<int>&>(), "threads"_a, "isa"_a,
+           "cpus"_a)
       .def_prop_ro("isa", &Kernels::isa)
       .def_prop_ro("threads", &Kernels::threads)
       .def("pack_float", &Kernels::pack_float, NoGil())

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/pin.h"
+
 namespace stoker {
 namespace {
 
@@ -20,9 +22,12 @@ void pause() {
 
 }  // namespace
 
-Team::Team(int threads) : scratch_(size_t(threads) + 1) {
+Team::Team(int threads, const std::vector<int>& cpus) : scratch_(size_t(threads) + 1) {
   for (int worker = 1; worker < threads; ++worker)
-    workers_.emplace_back([this, worker] { serve(worker); });
+    workers_.emplace_back([this, worker, cpu = cpus.empty() ? -1 : cpus[size_t(worker)]] {
+      if (cpu >= 0) pin_to(cpu);
+      serve(worker);
+    });
 }
 
 Team::~Team() {

@@ -21,7 +21,9 @@ class Team {
  public:
   using Work = void (*)(void* job, int64_t begin, int64_t end, int worker);
 
-  explicit Team(int threads);
+  // cpus: empty, or for each worker the logical CPU to bind its thread to; the caller's thread,
+  // which is worker 0, is left alone.
+  explicit Team(int threads, const std::vector<int>& cpus = {});
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;

@@ -54,6 +54,7 @@ class EngineConfig:
     prefix_caching: bool = option(True, "Reuse KV pages of equal prefixes")
     max_queue: int = option(1024, "Requests that may wait; more are refused with 503")
     threads: int | None = option(None, "Compute threads; default: the physical cores")
+    pin_threads: bool = option(False, "Bind each compute thread to a physical core of its own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,10 @@ class Machine:
 
     free_memory: int
     physical_cores: int
+    """That many threads find a core of their own: limits of control groups count."""
+    core_cpus: tuple[int, ...] = ()
+    """Of each physical core one logical CPU that this process may run on, ascending; empty where
+    the system does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,9 @@ MAX_IPC_PATH = 100
 """A Unix socket's path has room for about 107 bytes."""
 EXIT_GRACE_S = 2.0
 LAST_WORDS_MS = 100
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""The engine has compute threads of its own. The libraries it loads would each start as many again,
+and they read these only once, when they are loaded."""
 
 
 class EngineLink:
@@ -42,6 +46,7 @@ class EngineLink:
         self._process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
+            env=ONE_THREAD | os.environ,
             stdout=sys.__stderr__,  # nothing it prints may mix with what this process prints
         )
         assert self._process.stdin is not None

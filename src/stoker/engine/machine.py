@@ -21,22 +21,26 @@ UNLIMITED = 1 << 60
 def machine_facts(root: Path = Path("/")) -> Machine:
     """Free memory in bytes and usable physical cores. `root` holds /proc and /sys."""
     free = psutil.virtual_memory().available
-    cores = _usable_cores(root)
+    core_cpus = _core_cpus(root)
+    cores = len(core_cpus) or psutil.cpu_count(logical=False) or os.cpu_count() or 1
     for group in _memory_groups(root):
         free = min(free, _group_room(group))
     for group in _cpu_groups(root):
         cores = min(cores, _group_cores(group))
-    return Machine(free_memory=max(free, 0), physical_cores=max(cores, 1))
+    return Machine(free_memory=max(free, 0), physical_cores=cores, core_cpus=core_cpus)
 
 
-def _usable_cores(root: Path) -> int:
-    """Distinct physical cores among the logical ones that this process may run on."""
+def _core_cpus(root: Path) -> tuple[int, ...]:
+    """The lowest CPU of each physical core among the logical ones that this process may run on;
+    all of these where the topology is not told, none where there is no such thing as a mask."""
     if not hasattr(os, "sched_getaffinity"):
-        return psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    allowed = os.sched_getaffinity(0)
+        return ()
     topology = root / "sys/devices/system/cpu"
-    siblings = {_text(topology / f"cpu{cpu}/topology/thread_siblings_list") for cpu in allowed}
-    return len(siblings) if "" not in siblings else len(allowed)
+    cores: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = _text(topology / f"cpu{cpu}/topology/thread_siblings_list")
+        cores.setdefault(siblings or f"cpu {cpu}", cpu)
+    return tuple(cores.values())
 
 
 def _group_room(folder: Path) -> int:
@@ -74,11 +78,12 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        mount = root / "sys/fs/cgroup" / (controller if controllers else "")
         group = Path(path.lstrip("/"))
-        # Inside a container the path may be the host's: then the mount itself is our group.
-        for folder in (group, *group.parents):
-            yield mount / folder
+        # Version 1 mounts several controllers at one folder; most systems link their single names
+        # to it. Inside a container the path may be the host's: then the mount itself is our group.
+        for mount in {controllers, controller if controllers else ""}:
+            for folder in (group, *group.parents):
+                yield root / "sys/fs/cgroup" / mount / folder
 
 
 def _number(path: Path, default: int) -> int:

@@ -9,6 +9,7 @@ from stoker.core.config import EngineConfig
 from stoker.engine.build import build_engine
 from stoker.engine.core import EngineCore
 from stoker.engine.loop import Report, run_engine
+from stoker.engine.pinning import pin_caller
 from stoker.engine.wire import EngineInfo
 
 
@@ -19,6 +20,7 @@ def main() -> int:
 
 def _build(config: EngineConfig, report: Report) -> tuple[EngineCore, EngineInfo]:
     built = build_engine(config, report)
+    pin_caller(built.cpus)
     return built.core, built.info
 
 

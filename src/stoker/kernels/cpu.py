@@ -7,6 +7,8 @@ page numbers) there. This module must not know of models or batches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,8 @@ class CpuOps:
 
     threads: how many work on one op, the caller among them. isa: "vnni", "avx2" or "portable"; None
     takes the best that this CPU has. Results do not depend on `threads`. vnni and avx2 give the
-    same bits, portable rounds differently.
+    same bits, portable rounds differently. cpus: empty, or a logical CPU for each thread to be
+    bound to; the first, the caller's, is for the caller to bind.
 
     Raises:
         ValueError: an array has a wrong type or shape, or an id, position or page out of range; an
@@ -40,12 +43,14 @@ class CpuOps:
 
     name = "cpu"
 
-    def __init__(self, threads: int, isa: str | None = None) -> None:
+    def __init__(self, threads: int, isa: str | None = None, cpus: Sequence[int] = ()) -> None:
         if threads < 1:
             raise ValueError(f"threads is {threads}, but must be at least 1")
+        if cpus and len(cpus) != threads:
+            raise ValueError(f"cpus are {len(cpus)}, but threads is {threads}")
         self.isa = isa or available_isas()[0]
         self.threads = threads
-        self._native = _native.Kernels(threads, self.isa)
+        self._native = _native.Kernels(threads, self.isa, cpus)
 
     def new_plan(self) -> _native.Plan:
         """An empty plan on these kernels and threads; see `kernels.plan`."""

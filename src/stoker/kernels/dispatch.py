@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.core.config import KernelName
@@ -11,11 +12,13 @@ if TYPE_CHECKING:
     from stoker.kernels.cpu import CpuOps
 
 
-def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
+def get_ops(
+    name: KernelName, threads: int, isa: str | None = None, cpus: Sequence[int] = ()
+) -> Ops:
     """The kernel set `name`, working with `threads` threads.
 
     isa: instruction set of the native kernels, "vnni", "avx2" or "portable"; None takes this CPU's
-    best.
+    best. cpus: a logical CPU for each native thread to be bound to; empty binds none.
     The reference set knows no instruction sets, and its threads are PyTorch's: set for the process.
 
     Raises:
@@ -29,7 +32,7 @@ def get_ops(name: KernelName, threads: int, isa: str | None = None) -> Ops:
     if name == "cpu":
         from stoker.kernels.cpu import CpuOps
 
-        return CpuOps(threads, isa)
+        return CpuOps(threads, isa, cpus)
     raise ValueError(f"kernels is {name}, but must be cpu or reference")
 
 

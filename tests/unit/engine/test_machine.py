@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
 
 from stoker.engine.machine import machine_facts
 
@@ -54,9 +57,71 @@ def test_version_1_limits_count(tmp_path: Path) -> None:
     assert machine_facts(root).free_memory == 0, "over its limit: nothing is free, not less"
 
 
-def test_hyperthreads_are_one_core(tmp_path: Path) -> None:
-    siblings = {
-        f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": "0,1\n"
-        for cpu in os.sched_getaffinity(0)
+def topology(*cores: str) -> dict[str, str]:
+    """Files of a machine with these physical cores, each a list of logical CPUs: "0,4"."""
+    return {
+        f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": f"{core}\n"
+        for core in cores
+        for cpu in core.split(",")
     }
-    assert machine_facts(write(tmp_path, siblings)).physical_cores == 1
+
+
+def quota(text: str) -> dict[str, str]:
+    """What a process in a container sees of its own group, version 2."""
+    return {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": f"{text}\n"}
+
+
+SMT = topology("0,4", "1,5", "2,6", "3,7")
+PLAIN = topology(*"01234567")
+V1 = {
+    "proc/self/cgroup": "3:cpu,cpuacct:/docker/5f\n",  # the host's path: only the mount is ours
+    "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "200000\n",
+    "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "mask", "core_cpus", "cores"),
+    [
+        pytest.param(SMT, range(8), (0, 1, 2, 3), 4, id="hyperthreads are one core"),
+        pytest.param(PLAIN, range(8), tuple(range(8)), 8, id="no hyperthreads"),
+        pytest.param(SMT, {2, 3, 6, 7}, (2, 3), 2, id="taskset to two whole cores"),
+        pytest.param(SMT, {5, 6, 7}, (5, 6, 7), 3, id="taskset to half cores"),
+        pytest.param(SMT, {1, 5}, (1,), 1, id="taskset to one core"),
+        pytest.param({}, {0, 3}, (0, 3), 2, id="topology not told"),
+        pytest.param(SMT | quota("max 100000"), range(8), (0, 1, 2, 3), 4, id="no quota"),
+        pytest.param(SMT | quota("200000 100000"), range(8), (0, 1, 2, 3), 2, id="--cpus=2"),
+        pytest.param(SMT | quota("150000 100000"), range(8), (0, 1, 2, 3), 2, id="--cpus=1.5"),
+        pytest.param(SMT | quota("10000 100000"), range(8), (0, 1, 2, 3), 1, id="--cpus=0.1"),
+        pytest.param(SMT | quota("600000 100000"), {0, 1, 4}, (0, 1), 2, id="mask below quota"),
+        pytest.param(PLAIN | V1, range(8), tuple(range(8)), 2, id="quota of version 1"),
+        pytest.param(
+            PLAIN | V1 | {"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n"},
+            range(8),
+            tuple(range(8)),
+            8,
+            id="no quota of version 1",
+        ),
+    ],
+)
+def test_cores_are_physical_and_what_mask_and_quota_leave(
+    files: dict[str, str],
+    mask: Iterable[int],
+    core_cpus: tuple[int, ...],
+    cores: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(mask))
+    facts = machine_facts(write(tmp_path, files))
+    assert facts.core_cpus == core_cpus
+    assert facts.physical_cores == cores
+
+
+def test_a_system_without_masks_has_cores_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    facts = machine_facts(write(tmp_path, {}))
+    assert facts.core_cpus == ()
+    assert facts.physical_cores >= 1
