@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=8.0,
         help="how long each soak test of tests/system runs (`make soak`: 60)",
     )
+    parser.addoption(
+        "--native",
+        type=Path,
+        help="a build folder of csrc/ whose extension is tested instead of the installed one",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the extension of `--native` where the package looks first."""
+    folder: Path | None = config.getoption("--native")
+    if folder is None:
+        return
+    name = "stoker.kernels._native"
+    (path,) = folder.glob("_native*.so")
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+
+
+def pytest_report_header() -> list[str]:
+    native = sys.modules.get("stoker.kernels._native")
+    return [] if native is None else [f"native extension: {native.__file__}"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

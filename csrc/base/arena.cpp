@@ -5,13 +5,28 @@
 #include <algorithm>
 #include <new>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace stoker {
 namespace {
 
 constexpr size_t HUGE_PAGE = size_t(2) << 20;
-constexpr size_t BLOCK_BYTES = size_t(256) << 20;
 // Reads past the end by a prefetch or a wide load stay in memory of ours.
 constexpr size_t SLACK = 64, LINE = 64;
+
+// What AddressSanitizer knows of malloc it must be told of pieces of a block: each lies between
+// bytes that nobody may touch. Telling costs an eighth of a block.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t BLOCK_BYTES = HUGE_PAGE, FENCE = LINE;
+void forbid(const void* data, size_t bytes) { __asan_poison_memory_region(data, bytes); }
+void allow(const void* data, size_t bytes) { __asan_unpoison_memory_region(data, bytes); }
+#else
+constexpr size_t BLOCK_BYTES = size_t(256) << 20, FENCE = 0;
+void forbid(const void*, size_t) {}
+void allow(const void*, size_t) {}
+#endif
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -30,12 +45,16 @@ HugeBlock::HugeBlock(size_t bytes) : bytes_(round_up(bytes, HUGE_PAGE)) {
 #if defined(MADV_HUGEPAGE)
   madvise(data_, bytes_, MADV_HUGEPAGE);  // a system without them refuses, and that is fine
 #endif
+  forbid(data_, bytes_);
 }
 
-HugeBlock::~HugeBlock() { munmap(data_, bytes_); }
+HugeBlock::~HugeBlock() {
+  allow(data_, bytes_);
+  munmap(data_, bytes_);
+}
 
 std::shared_ptr<uint8_t> WeightArena::take(int64_t bytes) {
-  const size_t size = round_up(size_t(bytes), LINE);
+  const size_t size = round_up(size_t(bytes), LINE) + FENCE;
   std::lock_guard lock(mutex_);
   if (!block_ || used_ + size + SLACK > block_->bytes()) {
     block_ = std::make_shared<HugeBlock>(std::max(BLOCK_BYTES, size + SLACK));
@@ -43,6 +62,7 @@ std::shared_ptr<uint8_t> WeightArena::take(int64_t bytes) {
   }
   uint8_t* piece = block_->data() + used_;
   used_ += size;
+  allow(piece, size_t(bytes));
   return {block_, piece};
 }
 

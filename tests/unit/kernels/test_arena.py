@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.kernels.arena import ALIGNMENT, Life, place
@@ -16,6 +16,7 @@ LIVES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(lives=LIVES)
 def test_what_lives_together_shares_no_byte(lives: list[Life]) -> None:
     offsets, total = place(lives)
