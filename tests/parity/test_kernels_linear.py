@@ -1,8 +1,7 @@
 """linear and embed of the native set against the reference, and the promise of the house on both.
 
-Tolerances. Float weights: the norm of the difference is below 2e-6 of the result's (float32 sums in
-another order). int4 and int8: the native set also rounds activations to int8, which moves each by
-at most max|x| / 254 of its group of 32; so each output by at most the sum of |w| times that.
+Tolerances stand in `tests/support/bounds.py`: float32 sums in another order, and for int4 and int8
+activations rounded to int8 besides.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.bounds import assert_linear
 from tests.support.kernels import (
     FLOAT_KINDS,
     INT_KINDS,
@@ -36,12 +36,6 @@ def inputs(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
-def rounding_bound(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """How far int8 activations may move each output, with a little for float32 sums."""
-    peaks = x.view(len(x), -1, 32).abs().amax(-1).repeat_interleave(32, dim=1)
-    return (peaks / 254) @ weight.abs().T * 1.001 + 1e-5
-
-
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_linear_equals_the_reference(kind: str, isa: str) -> None:
@@ -52,11 +46,7 @@ def test_linear_equals_the_reference(kind: str, isa: str) -> None:
         assert packed.shape == (n, k)
         for rows in (1, 2, 3, 4, 5, 33, 300):
             x, bias = inputs(rows, k, rows), inputs(1, n, 7)[0]
-            got, wanted = ops.linear(x, packed, bias), REFERENCE.linear(x, dense, bias)
-            if kind in FLOAT_KINDS:
-                assert float((got - wanted).norm() / wanted.norm()) < 2e-6
-            else:
-                assert ((got - wanted).abs() <= rounding_bound(x, dense.data)).all()
+            assert_linear(kind, x, dense.data, bias, ops.linear(x, packed, bias))
 
 
 @pytest.mark.parametrize("isa", ISAS)
