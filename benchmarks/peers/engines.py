@@ -1,4 +1,4 @@
-"""An engine on a file, in a process of its own for every group of cells: none disturbs another.
+"""An engine on a file, in a process of its own for every turn: none disturbs another.
 
 The runners beside this file say how each engine is started and how its figures are read.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from benchmarks.peers.cells import Sizes, Speeds
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 1800
+
+Cells = Sequence[str]
 
 
 class RunFailed(Exception):
@@ -31,8 +34,8 @@ class Engine:
     kind: str
     """Number format of the weights: that of the file, or of what the engine makes of it."""
     file: Path
-    time: Callable[[Path, str, Sizes], Speeds]
-    """Times one group of cells. Raises RunFailed."""
+    time: Callable[[Path, Cells, Sizes], Speeds]
+    """Times some cells: only prompts or only batches. Raises RunFailed."""
 
     @property
     def label(self) -> str:
@@ -61,14 +64,14 @@ def run(command: Sequence[str], threads: int, folder: Path) -> subprocess.Comple
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
         last = lines[-1] if lines else "no output"
-        raise RunFailed(f"{Path(command[0]).name} ended with {done.returncode}: {last}")
+        raise RunFailed(f"{Path(command[0]).name} ended with {done.returncode}: {last[:300]}")
     return done
 
 
-def run_worker(python: str, module: str, file: Path, group: str, sizes: Sizes) -> Speeds:
+def run_worker(module: str, file: Path, cells: Cells, sizes: Sizes) -> Speeds:
     """Run one of our worker modules; the last line it prints is an object of cell → tokens/s."""
-    command = [python, "-m", module, str(file), group]
-    command += [str(sizes.threads), str(sizes.new_tokens)]
+    command = [sys.executable, "-m", module, str(file), ",".join(cells)]
+    command += [str(sizes.threads), str(sizes.steps), str(sizes.repeats)]
     lines = run(command, sizes.threads, ROOT).stdout.strip().splitlines()
     if not lines:
         raise RunFailed(f"{module} printed nothing")

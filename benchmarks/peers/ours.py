@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 from benchmarks.peers.cells import BATCHES, Sizes, Speeds
-from benchmarks.peers.engines import Engine, run_worker
+from benchmarks.peers.engines import Cells, Engine, run_worker
 from benchmarks.peers.worker import Prompt, main
 from stoker import LLM, SamplingParams
 from stoker.core.config import EngineConfig
@@ -19,8 +18,8 @@ def engine(kind: str, file: Path) -> Engine:
     return Engine("ours", kind, file, _time)
 
 
-def _time(file: Path, group: str, sizes: Sizes) -> Speeds:
-    return run_worker(sys.executable, "benchmarks.peers.ours", file, group, sizes)
+def _time(file: Path, cells: Cells, sizes: Sizes) -> Speeds:
+    return run_worker("benchmarks.peers.ours", file, cells, sizes)
 
 
 class Ours:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.cache import cache_folder
 from benchmarks.peers.cells import BATCHES, Sizes, Speeds
-from benchmarks.peers.engines import Engine, run_worker
+from benchmarks.peers.engines import Cells, Engine, run_worker
 from benchmarks.peers.worker import Prompt, main
 
 KV_CACHE_GIB = 2
@@ -26,8 +26,8 @@ def vllm(file: Path) -> Engine | None:
     return Engine("vllm", "f32", file, _time)
 
 
-def _time(file: Path, group: str, sizes: Sizes) -> Speeds:
-    return run_worker(sys.executable, "benchmarks.peers.vllm_cpu", file, group, sizes)
+def _time(file: Path, cells: Cells, sizes: Sizes) -> Speeds:
+    return run_worker("benchmarks.peers.vllm_cpu", file, cells, sizes)
 
 
 def _folder(file: Path) -> Path:
@@ -36,7 +36,7 @@ def _folder(file: Path) -> Path:
     if not (folder / "config.json").exists():
         from transformers import AutoModelForCausalLM
 
-        model = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name)
+        model: Any = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name)
         model.float().save_pretrained(folder)
     return folder
 
@@ -47,7 +47,7 @@ class Vllm:
     def __init__(self, file: Path, sizes: Sizes) -> None:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{sizes.threads - 1}"
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(KV_CACHE_GIB)
-        from vllm import LLM, SamplingParams  # type: ignore[import-not-found]
+        from vllm import LLM, SamplingParams
 
         self._params = SamplingParams
         self._llm = LLM(

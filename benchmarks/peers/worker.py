@@ -1,4 +1,4 @@
-"""The frame of a worker: arguments in, one group of cells timed, one line of JSON out.
+"""The frame of a worker: arguments in, some cells timed, one line of JSON out.
 
 A worker is an engine in Python in a process of its own. It answers with two numbers: how long a
 prompt takes, and how long a batch takes to decode.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.peers.cells import BATCHES, PROMPTS, SHORT_PROMPT, Sizes, Speeds
+from benchmarks.peers.cells import BATCHES, PROMPTS, SHORT_PROMPT, Sizes
 
 FIRST_ID = 300
 """Prompts draw ids from here up: below are special tokens and single bytes."""
@@ -35,26 +35,29 @@ class Timed(Protocol):
 
 
 def main(load: Callable[[Path, Sizes], Timed]) -> None:
-    """`FILE GROUP THREADS NEW_TOKENS` on the command line, as `engines.run_worker` gives them."""
-    file, group, threads, new_tokens = sys.argv[1:]
-    sizes = Sizes(int(threads), int(new_tokens))
+    """`FILE CELLS THREADS STEPS REPEATS` on the command line, as `engines.run_worker` has them."""
+    file, cells, threads, steps, repeats = sys.argv[1:]
+    sizes = Sizes(int(threads), int(steps), int(repeats))
     engine = load(Path(file), sizes)
-    speeds = _prefill(engine) if group == "prefill" else _decode(engine, sizes.new_tokens)
+    time = {**dict.fromkeys(PROMPTS, _prefill), **dict.fromkeys(BATCHES, _decode)}
+    speeds = {cell: time[cell](engine, cell, sizes) for cell in cells.split(",")}
     print(json.dumps(speeds), flush=True)
 
 
-def _prefill(engine: Timed) -> Speeds:
-    engine.prefill_s(_prompt(engine, min(PROMPTS.values())))
-    return {cell: n / engine.prefill_s(_prompt(engine, n)) for cell, n in PROMPTS.items()}
+def _prefill(engine: Timed, cell: str, sizes: Sizes) -> float:
+    length = PROMPTS[cell]
+    if length > min(PROMPTS.values()):  # comes last, and is its own warm-up for the most part
+        return length / engine.prefill_s(_prompt(engine, length))
+    engine.prefill_s(_prompt(engine, length))
+    seconds = sum(engine.prefill_s(_prompt(engine, length)) for _ in range(sizes.repeats))
+    return sizes.repeats * length / seconds
 
 
-def _decode(engine: Timed, new_tokens: int) -> Speeds:
-    speeds = {}
-    for cell, batch in BATCHES.items():
-        # The first steps at a new batch size find cold buffers; llama.cpp allocates them at load.
-        engine.decode_s(_prompts(engine, batch), WARM_UP_TOKENS)
-        speeds[cell] = batch * new_tokens / engine.decode_s(_prompts(engine, batch), new_tokens)
-    return speeds
+def _decode(engine: Timed, cell: str, sizes: Sizes) -> float:
+    """The first steps at a new batch size find cold buffers; llama.cpp allocates them at load."""
+    batch, new_tokens = BATCHES[cell], sizes.new_tokens(cell)
+    engine.decode_s(_prompts(engine, batch), WARM_UP_TOKENS)
+    return batch * new_tokens / engine.decode_s(_prompts(engine, batch), new_tokens)
 
 
 def _prompts(engine: Timed, batch: int) -> list[Prompt]:
