@@ -326,11 +326,7 @@ template <class T> void run(Team& team, const Attention& a) {
     splits = most(splits, a.rows.positions[t] / (SPLIT * PAGE) + 1);
   const int64_t few = 4 * team.threads(), kv_heads = a.kv.kv_heads;
   const int64_t padded = (a.kv.head_dim + 7) / 8 * 8, starts_bytes = (a.rows.T + 16) / 16 * 64;
-  // Each row is in one unit per kv head or in one for all; a unit has room for SPAN of them.
-  const int64_t states = State::floats(a.rows.T * SPAN * a.heads, padded) * splits;
-  uint8_t* memory = static_cast<uint8_t*>(
-      team.shared(starts_bytes + (a.rows.T < few ? states * 4 : 0)));
-  int32_t* starts = reinterpret_cast<int32_t*>(memory);
+  auto* starts = static_cast<int32_t*>(team.shared(starts_bytes));
   Units units{starts, cut(a.rows, starts), 1, kv_heads, 0, 0};
   const bool decode = units.runs == a.rows.T;
   if (decode && units.runs * splits >= 2 * few) units.heads_together = kv_heads;
@@ -338,6 +334,11 @@ template <class T> void run(Team& team, const Attention& a) {
   units.lanes = tokens * (a.heads / kv_heads) * units.heads_together;
   units.state_floats = State::floats(units.lanes, padded);
   if (splits == 1 || units.count() >= few) return whole_units<T>(team, a, units);
+  // A state for every split; memory that grows forgets what it held, so the rows are cut again.
+  const int64_t states = units.count() * splits * units.state_floats;
+  auto* memory = static_cast<uint8_t*>(team.shared(starts_bytes + 4 * states));
+  units.starts = starts = reinterpret_cast<int32_t*>(memory);
+  cut(a.rows, starts);
   shared_units<T>(team, a, units, splits, reinterpret_cast<float*>(memory + starts_bytes));
 }
 

@@ -86,9 +86,10 @@ def test_attention_equals_the_reference(
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_attention_over_a_long_context(isa: str) -> None:
+@pytest.mark.parametrize("count", [2, 12, 40])  # splits are shared by threads up to some number
+def test_attention_over_a_long_context(count: int, isa: str) -> None:
     paged = filled_pages((5000,), 1, 32, torch.bfloat16)
-    rows, q = paged.rows([(4998, 5000)]), queries(2, 4, 32)
+    rows, q = paged.rows([(5000 - count, 5000)]), queries(count, 4, 32)
     for window in (None, 1000):
         got = native(isa).attention(q, rows, paged.kv, 0.5, window)
         wanted = REFERENCE.attention(q, rows, paged.kv, 0.5, window)
