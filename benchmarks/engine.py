@@ -1,6 +1,7 @@
 """The whole engine on the demo model: prefill and decode in tokens per second.
 
     make bench NAME=engine [ARGS="--rounds 7 --threads 2 --model path"]
+    make bench NAME=engine ARGS="--long --rounds 1"     # contexts of 8k and 32k tokens instead
 
 Scheduler, page tables, model, sampler and detokenizer all work; only HTTP is left out. Two engines
 take turns in every round: `eager` calls each kernel from Python, `captured` replays the recorded
@@ -20,7 +21,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,9 @@ PREFILL = (512, 4096)
 DECODE = (1, 4, 8, 16, 32)
 DECODE_STEPS = 32
 DECODE_PROMPT = 16
+LONG = (8192, 32768)
+LONG_STEPS = 16
+"""Tokens decoded behind each long prompt."""
 WARM_UP = 3
 """Steps at the start of a decode that are not counted: prefill, and memory touched first."""
 
@@ -92,16 +96,24 @@ class Run:
 class Engine:
     """One engine without its process."""
 
-    def __init__(self, checkpoint: Checkpoint, model: Model, ops: TimedOps, captured: bool) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        model: Model,
+        ops: TimedOps,
+        captured: bool,
+        longest: int = max(PREFILL) + 16,
+    ) -> None:
         config = EngineConfig(
             max_num_seqs=max(DECODE),
-            max_model_len=max(PREFILL) + 16,
+            max_model_len=longest,
             kv_cache_gib=1.5,
             prefix_caching=False,
             threads=ops.threads,
         )
         weights = resident_bytes(checkpoint, config.kernels)
-        limits = resolve(config, checkpoint.config, weights, machine_facts())
+        shape = replace(checkpoint.config, max_position_embeddings=longest)
+        limits = resolve(config, shape, weights, machine_facts())
         forward = best_forward if captured else lambda m, o, kv, _: EagerForward(m, o, kv)
         runner = ModelRunner(model, ops, limits, forward)
         memory = MemoryManager(limits.kv, limits.num_pages, False, "benchmark")
@@ -109,7 +121,12 @@ class Engine:
         self._info = engine_info(limits, config, weights)
         self._tokenizer = load_tokenizer(checkpoint.tokenizer)
         self._ops = ops
-        self._vocab = checkpoint.config.vocab_size
+        self._vocab = shape.vocab_size
+        self._kv = limits.kv
+
+    def kv_bytes(self, context: int) -> int:
+        """Bytes of keys and values that a token behind so long a context reads."""
+        return self._kv.pages_needed(context, 1) * self._kv.page_bytes
 
     def run(self, batch: int, prompt: int, max_tokens: int, seed: int) -> Run:
         """Greedy answers of `max_tokens` to `batch` random prompts."""
@@ -166,6 +183,35 @@ def measure(engines: dict[str, Engine], read: ReadBandwidth, rounds: int) -> Res
     return results
 
 
+def measure_long(engine: Engine, model: Model, read: ReadBandwidth, rounds: int) -> None:
+    """Prompts of `LONG` and decoding behind them; each prompt is long enough to be its warm-up.
+
+    Beyond the length that a model was trained for its text has no sense, but costs the same.
+    """
+    bandwidth: list[float] = []
+    prefill: dict[int, list[float]] = defaultdict(list)
+    decode: dict[int, list[float]] = defaultdict(list)
+    share: dict[int, list[float]] = defaultdict(list)
+    for number in range(rounds):
+        for context in LONG:
+            steps = engine.run(1, context, 1 + LONG_STEPS, seed=number).steps
+            bandwidth.append(read.measure())
+            prefill[context].append(context / sum(steps[:-LONG_STEPS]))
+            decode[context].append(1 / statistics.median(steps[-LONG_STEPS:]))
+            moved = weight_bytes(model) + engine.kv_bytes(context)
+            share[context].append(moved * decode[context][-1] / bandwidth[-1])
+    cases: dict[str, Any] = {}
+    for context in LONG:
+        speeds = [Spread.of(each[context]) for each in (prefill, decode, share)]
+        kv = engine.kv_bytes(context)
+        print(f"{context} tokens, {kv / 1e6:.0f} MB of keys and values: prefill {speeds[0]}")
+        print(f"  decode {speeds[1]} tokens/s, reading at {speeds[2]} of the memory's speed")
+        names = ("prefill", "decode", "decode_read_fraction")
+        rounded = (each.rounded() for each in speeds)
+        cases[str(context)] = {**dict(zip(names, rounded, strict=True)), "kv_bytes": kv}
+    print(json.dumps({"read_bytes_per_s": Spread.of(bandwidth).rounded(), "long": cases}))
+
+
 def weight_bytes(part: Any) -> int:
     """Bytes of all packed weights below a part of a model; a shared one counts once."""
     return sum({id(weight): weight.nbytes for weight in _weights(part)}.values())
@@ -216,10 +262,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=machine_facts().physical_cores)
     parser.add_argument("--model", default="", help="folder or GGUF file; default: the demo model")
+    parser.add_argument("--long", action="store_true", help="prompts of 8k and 32k tokens instead")
     options = parser.parse_args()
     checkpoint = open_checkpoint(options.model)
     ops = TimedOps(options.threads)
-    model = build_model(checkpoint.config, checkpoint, ops, lambda done, total: None)
+    longest = max(LONG) + LONG_STEPS + 1 if options.long else None
+    model = build_model(
+        checkpoint.config, checkpoint, ops, lambda done, total: None, max_positions=longest
+    )
+    if longest is not None:
+        engine = Engine(checkpoint, model, ops, True, longest)
+        measure_long(engine, model, ReadBandwidth(options.threads), options.rounds)
+        return
     engines = {
         "eager": Engine(checkpoint, model, ops, captured=False),
         "captured": Engine(checkpoint, model, ops, captured=True),

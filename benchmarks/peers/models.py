@@ -72,7 +72,7 @@ def _random_1b(quantize: Path | None) -> BenchModel:
         full.unlink()
     cells = ("prefill", "decode1", "decode8", "decode32")
     peers = ("Q4_0", "Q4_K_M")
-    return BenchModel("random-1b", "Q4_0", files, ("Q4_0",), peers, peers, 24, 1, cells)
+    return BenchModel("random-1b", "Q4_0", files, ("Q4_0",), peers, peers, 32, 1, cells)
 
 
 def _gemma(quantize: Path | None) -> BenchModel:
