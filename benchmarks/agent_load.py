@@ -98,7 +98,8 @@ async def run_load(url: str, load: Load) -> Result:
     if urlsplit(url).hostname != "127.0.0.1":
         raise ValueError(f"{url} is not on 127.0.0.1")
     result = Result()
-    limits = httpx.Limits(max_connections=load.sessions)
+    # A connection for each request: a server may close an idle one just when it is used again.
+    limits = httpx.Limits(max_connections=load.sessions, max_keepalive_connections=0)
     start = time.perf_counter()
     # No proxy of the environment between the client and a server on this machine.
     async with httpx.AsyncClient(

@@ -47,13 +47,10 @@ def stoker_server(kind: str, file: Path, threads: int) -> Server:
 
 
 def llama_server(kind: str, file: Path, threads: int, sessions: int, programs: Path) -> Server:
-    """One slot a session, so that each keeps its prefix.
-
-    So the cache of prompts beside the slots (-cram), which costs it time, has nothing to add.
-    """
+    """One slot a session, so that each keeps its prefix; everything else as it comes."""
     command = (str(programs / "llama-server"), "-m", str(file), "--host", "127.0.0.1", "--offline")
     options = ("-t", str(threads), "-np", str(sessions), "-c", str(CONTEXT * sessions))
-    return Server("llama-server", kind, (*command, *options, "-cram", "0"), "/health")
+    return Server("llama-server", kind, command + options, "/health")
 
 
 def run_server(server: Server, load: Load) -> Result:
