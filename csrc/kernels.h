@@ -74,6 +74,9 @@ struct Attention { const float* q; RowMap rows; KV kv; int64_t heads; float scal
 
 inline constexpr int64_t BLOCK = 64;  // numbers that share an entry of block_maxima
 
+// The mass of a logit x is 2^((x - largest) * rate), as base/sample.cpp defines it.
+struct Weighing { float largest, rate; };
+
 struct KernelTable {
   void (*embed)(Team&, const Embed&);
   void (*linear)(Team&, const Linear&);
@@ -87,9 +90,8 @@ struct KernelTable {
   void (*take_rows)(Team&, const TakeRows&);
   // The largest of each BLOCK of n numbers, the last one perhaps shorter; false where one is NaN.
   bool (*block_maxima)(const float* x, int64_t n, float* out);
-  // e^((x - maximum) / temperature) of n numbers, as base/sample.cpp defines it.
-  void (*sample_weights)(const float* x, int64_t n, double maximum, double temperature,
-                         double* out);
+  // The masses of n <= BLOCK logits, 0 where a logit is below `bound`, and their sum.
+  uint64_t (*masses)(const float* x, int64_t n, const Weighing& how, float bound, uint64_t* out);
 };
 
 namespace portable { extern const KernelTable table; }

@@ -152,15 +152,17 @@ class Kernels {
     std::vector<int32_t> result(rows.size());
     nb::gil_scoped_release released;
     std::lock_guard lock(team_.busy);
-    sampler_.run(team_, {in<float>(logits), S, V, rows.data(), result.data(), table_});
+    sampler_.run(team_, Sample{in<float>(logits), S, V, rows.data(), result.data(), table_});
     return result;
   }
 
   void logprobs(Address logits, int64_t S, int64_t V, Address tokens, int64_t k, Address picked,
                 Address top_ids, Address top) {
     check_ids("a token id", in<int32_t>(tokens), S, V);
-    run(stoker::logprobs, Logprobs{in<float>(logits), S, V, in<int32_t>(tokens), k,
-                                   out<float>(picked), out<int32_t>(top_ids), out<float>(top)});
+    std::lock_guard lock(team_.busy);
+    sampler_.run(team_, Logprobs{in<float>(logits), S, V, in<int32_t>(tokens), k,
+                                 out<float>(picked), out<int32_t>(top_ids), out<float>(top),
+                                 table_});
   }
 
  private:

@@ -1,28 +1,34 @@
 // The arithmetic of `sample` is defined to the bit, and reference.py does the same:
 //
-//   w[i] = e^((double(logit[i]) - double(max)) / temperature), and 0, which is never kept, below
-//      e^-708; e^x by Cody and Waite's reduction and the Taylor polynomial of degree 13, each step
-//      rounded as isa/scan.cpp writes it
-//   1. min_p: keep w >= min_p
+//   y[i] = (logit[i] - the largest) * rate in float32, rate = log2(e) / temperature
+//   mass[i] = 2^y[i] in float32, each step rounded as isa/scan.cpp writes it, times 2^40, to the
+//      nearest whole number
+//   1. keep y >= max(-40, log2(min_p)): no token 2^40 times less probable than the best is drawn
 //   2. top_k > 0: the first top_k in falling order of logit, equal logits in order of id
 //   3. top_p < 1: the first tokens in that order, as few as have a mass >= top_p * (the mass of all
 //      that are left)
-//   4. in order of id add up w of the kept; the first token whose sum is > u * (the last sum), or
-//      the last kept token where rounding leaves none
+//   4. in order of id add up the masses of the kept; the first token whose sum is > u * (the last)
 //
-// A mass is a plain chain of double additions: in order of id, but in falling order within step 3's
-// "as few as". temperature 0: the first of the largest logits.
+// temperature 0: the first of the largest logits.
 //
-// Nothing is sorted but what can be kept. The maxima of blocks of 64 logits show which blocks can
-// hold a token of the top k or of min_p; the mass by powers of two of w shows below which w no
-// token is needed for top_p. Cost per row: one pass for the maxima; one exp per token that is then
-// left, which is all of them only where neither top_k nor min_p is asked for.
+// Masses are whole numbers, so their sums are exact, in any order: nothing need be sorted to find
+// what steps 3 and 4 ask for, and what is known of a block can be used whole. Every step keeps the
+// front of one order, so all of them together are one Cut: the last token that is kept.
+//
+//   logits  [ 64 | 64 | 64 | ... ]  read once for the maxima, then only in blocks that can hold a
+//   maxima  [  1 |  1 |  1 | ... ]  kept token: to weigh them, and for top_p in slices from the top
+//   sums    [  1 |  1 |  1 | ... ]  the kept mass of each block; a draw looks into one block
+//
+// Cost per row: 4 V bytes for the maxima, and 5 instructions for each token of the blocks that are
+// weighed: without top_k and min_p all but those that lie 2^40 below the best.
 #include "base/sample.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "base/philox.h"
@@ -32,70 +38,182 @@
 namespace stoker {
 namespace {
 
+constexpr double FLOOR = -40.0;
+
+// Numbers that rise with the float; -0 is 0.
+uint32_t rising(float logit) {
+  const float x = logit + 0.0f;
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return bits & 0x80000000 ? ~bits : bits | 0x80000000;
+}
+float of_rising(uint32_t number) {
+  const uint32_t bits = number & 0x80000000 ? number & 0x7fffffff : ~number;
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+
 // A token that sorts by falling logit, then by rising id: both packed into one number.
 using Ranked = uint64_t;
 
-Ranked ranked(float logit, int32_t id) {
-  const float x = logit + 0.0f;  // -0 is 0
-  uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  const uint32_t rising = bits & 0x80000000 ? ~bits : bits | 0x80000000;
-  return uint64_t(~rising) << 32 | uint32_t(id);
+Ranked ranked(float logit, int64_t id) {
+  return uint64_t(~rising(logit)) << 32 | uint32_t(id);
 }
 
 int32_t id_of(Ranked token) { return int32_t(uint32_t(token)); }
 
-struct Token { Ranked rank; double weight; };
+struct Token { Ranked rank; uint64_t mass; };
 
-bool by_rank(const Token& a, const Token& b) { return a.rank < b.rank; }
-bool by_id(const Token& a, const Token& b) { return uint32_t(a.rank) < uint32_t(b.rank); }
+// Keeps the tokens up to this one in the order of ranks.
+struct Cut {
+  float logit;
+  int64_t id = std::numeric_limits<int32_t>::max();
+};
 
-// The logits of a row with the maxima of its blocks.
+// The first token in order of rank at which the masses reach `need`, which all of them do. Halves
+// the tokens until one is left.
+Ranked reach(std::vector<Token>& tokens, uint64_t need) {
+  auto begin = tokens.begin(), end = tokens.end();
+  while (end - begin > 1) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, [](auto& a, auto& b) { return a.rank < b.rank; });
+    uint64_t upper = 0;
+    for (auto token = begin; token < middle; ++token) upper += token->mass;
+    if (upper >= need) end = middle;
+    else need -= upper, begin = middle;
+  }
+  return begin->rank;
+}
+
+// A row of logits in blocks. Its vectors are lent, to be kept from row to row.
 struct Row {
   const float* logits;
   int64_t V;
   std::vector<float>& maxima;
 
+  int64_t size(size_t block) const { return std::min(BLOCK, V - int64_t(block) * BLOCK); }
+
   int64_t argmax() const {
     const size_t block = size_t(std::max_element(maxima.begin(), maxima.end()) - maxima.begin());
     int64_t i = int64_t(block) * BLOCK;
-    const int64_t last = std::min(i + BLOCK, V) - 1;
+    const int64_t last = i + size(block) - 1;
     while (i < last && logits[i] != maxima[block]) ++i;
     return i;
   }
 
-  // At least k logits are as large as this (or all of them).
-  float bound_of_top(size_t k, std::vector<float>& scratch) const {
-    if (k > maxima.size()) return -INFINITY;
-    scratch = maxima;
-    std::nth_element(scratch.begin(), scratch.begin() + (k - 1), scratch.end(), std::greater<>());
-    return scratch[k - 1];
+  // The k tokens of lowest rank, the last of them at the end, the others in any order. At least k
+  // logits are as large as the k-th largest maximum.
+  void largest(size_t k, std::vector<float>& scratch, std::vector<Ranked>& out) const {
+    float bound = -std::numeric_limits<float>::infinity();
+    if (k <= maxima.size()) {
+      scratch = maxima;
+      const auto kth = scratch.begin() + int64_t(k) - 1;
+      std::nth_element(scratch.begin(), kth, scratch.end(), std::greater<>());
+      bound = *kth;
+    }
+    out.clear();
+    for (size_t block = 0; block < maxima.size(); ++block) {
+      if (maxima[block] < bound) continue;
+      const int64_t begin = int64_t(block) * BLOCK, end = begin + size(block);
+      for (int64_t i = begin; i < end; ++i)
+        if (logits[i] >= bound) out.push_back(ranked(logits[i], i));
+    }
+    std::nth_element(out.begin(), out.begin() + int64_t(k) - 1, out.end());
+    out.resize(k);
   }
 };
 
-int64_t argmax(const float* logits, int64_t V) {
-  int64_t best = 0;
-  for (int64_t i = 1; i < V; ++i)
-    if (logits[i] > logits[best]) best = i;
-  return best;
-}
+// What the tokens of a row weigh. `sums`, one for each block, is lent.
+struct Scale {
+  const KernelTable& kernels;
+  const Row& row;
+  Weighing how;
+  std::vector<uint64_t>& sums;
 
-void logprobs_row(const Logprobs& a, int64_t s, std::vector<Ranked>& order) {
-  const float* logits = a.logits + s * a.V;
-  const double largest = double(logits[argmax(logits, a.V)]);
-  double sum = 0.0;
-  for (int64_t i = 0; i < a.V; ++i) sum += std::exp(double(logits[i]) - largest);
-  const double log_sum = std::log(sum);
-  const auto logprob = [&](int64_t i) { return float(double(logits[i]) - largest - log_sum); };
-  a.picked[s] = logprob(a.tokens[s]);
-  if (a.k == 0) return;
-  order.resize(size_t(a.V));
-  for (int64_t i = 0; i < a.V; ++i) order[size_t(i)] = ranked(logits[i], int32_t(i));
-  std::partial_sort(order.begin(), order.begin() + a.k, order.end());
-  for (int64_t i = 0; i < a.k; ++i) {
-    a.top_ids[s * a.k + i] = id_of(order[size_t(i)]);
-    a.top[s * a.k + i] = logprob(id_of(order[size_t(i)]));
+  // What min_p keeps: logits from the smallest x on for which (x - largest) * rate, which rises
+  // with x, is at least the floor. Found between two floats, one too small and one large enough.
+  Cut above_floor(double min_p) const {
+    const float floor = float(std::max(FLOOR, std::log2(std::max(min_p, 1e-30))));
+    uint32_t small = rising(-std::numeric_limits<float>::infinity()), enough = rising(how.largest);
+    while (enough - small > 1) {
+      const uint32_t middle = small + (enough - small) / 2;
+      const bool is_enough = (of_rising(middle) - how.largest) * how.rate >= floor;
+      (is_enough ? enough : small) = middle;
+    }
+    return {of_rising(enough)};
   }
+
+  uint64_t masses(size_t block, const Cut& cut, uint64_t* out) const {
+    const int64_t begin = int64_t(block) * BLOCK, n = row.size(block);
+    const float* x = row.logits + begin;
+    uint64_t sum = kernels.masses(x, n, how, cut.logit, out);
+    for (int64_t i = std::max(cut.id + 1 - begin, int64_t(0)); i < n; ++i)
+      if (x[i] == cut.logit) sum -= out[i], out[i] = 0;
+    return sum;
+  }
+
+  // Sets `sums` and returns their sum.
+  uint64_t weigh(const Cut& cut) const {
+    sums.resize(row.maxima.size());
+    uint64_t masses_of_block[BLOCK], total = 0;
+    for (size_t block = 0; block < sums.size(); ++block) {
+      const bool holds_kept = row.maxima[block] >= cut.logit;
+      sums[block] = holds_kept ? masses(block, cut, masses_of_block) : 0;
+      total += sums[block];
+    }
+    return total;
+  }
+
+  // The tokens that `cut` keeps end where their masses first reach `need`; after weigh(cut).
+  // From the largest logit down in slices of 2^3, until the one in which that happens.
+  Cut reach(const Cut& cut, uint64_t need, std::vector<Token>& tokens) const {
+    constexpr float SLICE = 3.0f;
+    float high = std::numeric_limits<float>::infinity();
+    for (float depth = SLICE; depth < SLICE - FLOOR; depth += SLICE) {
+      const float low = how.largest - depth / how.rate;
+      const uint64_t sum = slice(low > cut.logit ? Cut{low} : cut, high, tokens);
+      if (sum >= need) break;
+      need -= sum, high = low;
+    }
+    const Ranked last = stoker::reach(tokens, need);
+    return {row.logits[id_of(last)], id_of(last)};
+  }
+
+  // Fetches the tokens that `cut` keeps and that are less than `high`; returns their mass.
+  uint64_t slice(const Cut& cut, float high, std::vector<Token>& tokens) const {
+    tokens.clear();
+    uint64_t mass[BLOCK], total = 0;
+    for (size_t block = 0; block < sums.size(); ++block) {
+      if (sums[block] == 0 || row.maxima[block] < cut.logit) continue;
+      masses(block, cut, mass);
+      const int64_t begin = int64_t(block) * BLOCK;
+      for (int64_t i = 0; i < row.size(block); ++i) {
+        if (mass[i] == 0 || row.logits[begin + i] >= high) continue;
+        tokens.push_back({ranked(row.logits[begin + i], begin + i), mass[i]});
+        total += mass[i];
+      }
+    }
+    return total;
+  }
+
+  // The first token at which the masses in order of id exceed `target`; after weigh(cut).
+  int32_t pick(const Cut& cut, uint64_t target) const {
+    size_t block = 0;
+    while (sums[block] <= target) target -= sums[block++];
+    uint64_t mass[BLOCK];
+    masses(block, cut, mass);
+    int64_t i = 0;
+    while (mass[i] <= target) target -= mass[i++];
+    return int32_t(int64_t(block) * BLOCK + i);
+  }
+};
+
+// Of y for a step of one in the logit; at least so much that -inf times it is -inf.
+float rate(double temperature) {
+  using Limits = std::numeric_limits<float>;
+  return float(std::clamp(1.44269504088896341 / temperature, double(Limits::min()),
+                          double(Limits::max())));
 }
 
 template <class Body> void for_rows(Team& team, int64_t rows, Body body) {
@@ -109,7 +227,9 @@ template <class Body> void for_rows(Team& team, int64_t rows, Body body) {
 // What one thread needs to draw, kept from row to row.
 struct Sampler::Drawer {
   std::vector<float> maxima, scratch;
-  std::vector<Token> kept, largest;
+  std::vector<uint64_t> sums;
+  std::vector<Ranked> top;
+  std::vector<Token> tokens;
 
   int32_t draw(const Sample& a, int64_t s) {
     const float* logits = a.logits + s * a.V;
@@ -120,82 +240,47 @@ struct Sampler::Drawer {
     const int64_t best = row.argmax();
     if (!std::isfinite(logits[best])) return -1;
     if (how.temperature == 0.0) return int32_t(best);
-    const size_t top_k = size_t(how.top_k);
-    float bound = -INFINITY;
-    if (top_k > 0) bound = row.bound_of_top(top_k, scratch);
-    if (how.min_p > 0.0) {  // a little below where w is min_p, to be safe from rounding
-      const double reach = how.temperature * (std::log(how.min_p) - 1e-3);
-      const double largest = double(logits[best]);
-      bound = std::max(bound, float(largest + reach - 1e-5 * std::fabs(largest)));
+
+    const Scale scale{a.kernels, row, {logits[best], rate(how.temperature)}, sums};
+    Cut cut = scale.above_floor(how.min_p);
+    if (how.top_k > 0 && how.top_k < a.V) {
+      row.largest(size_t(how.top_k), scratch, top);
+      const Cut kth = {logits[id_of(top.back())], id_of(top.back())};
+      if (kth.logit >= cut.logit) cut = kth;
     }
-    weigh(a.kernels, row, bound, double(logits[best]), how);
-    if (top_k > 0 && top_k < kept.size()) {
-      std::nth_element(kept.begin(), kept.begin() + int64_t(top_k), kept.end(), by_rank);
-      kept.resize(top_k);
-      std::sort(kept.begin(), kept.end(), by_id);
+    uint64_t total = scale.weigh(cut);
+    if (how.top_p < 1.0) {
+      const auto need = uint64_t(std::ceil(how.top_p * double(total)));
+      cut = scale.reach(cut, std::clamp(need, uint64_t(1), total), tokens);
+      total = scale.weigh(cut);
     }
-    if (how.top_p < 1.0) cut_mass(how.top_p);
-    if (kept.empty()) return int32_t(best);
-    return pick(uniform(how.seed, how.choice, how.position));
+    const auto u = uint64_t(uniform(how.seed, how.choice, how.position) * 0x1p53);
+    return scale.pick(cut, uint64_t(static_cast<unsigned __int128>(u) * total >> 53));
   }
 
-  // Keep, in order of id, the tokens of at least `bound` whose w is neither 0 nor below min_p.
-  void weigh(const KernelTable& kernels, const Row& row, float bound, double best,
-             const Draw& how) {
-    kept.clear();
-    for (int64_t begin = 0; begin < row.V; begin += BLOCK) {
-      if (maxima[size_t(begin / BLOCK)] < bound) continue;
-      const float* logits = row.logits + begin;
-      const int64_t n = std::min(BLOCK, row.V - begin);
-      double weights[BLOCK];
-      kernels.sample_weights(logits, n, best, how.temperature, weights);
-      for (int64_t i = 0; i < n; ++i)
-        if (logits[i] >= bound && weights[i] >= how.min_p && weights[i] > 0.0)
-          kept.push_back({ranked(logits[i], int32_t(begin + i)), weights[i]});
+  void logprobs(const Logprobs& a, int64_t s) {
+    const float* logits = a.logits + s * a.V;
+    maxima.resize(size_t((a.V + BLOCK - 1) / BLOCK));
+    const Row row{logits, a.V, maxima};
+    int32_t* top_ids = a.top_ids + s * a.k;
+    if (!a.kernels.block_maxima(logits, a.V, maxima.data())) {
+      std::iota(top_ids, top_ids + a.k, 0);
+      std::fill_n(a.top + s * a.k, a.k, NAN);
+      a.picked[s] = NAN;
+      return;
     }
-  }
-
-  double mass() const {
-    double sum = 0.0;
-    for (const Token& t : kept) sum += t.weight;
-    return sum;
-  }
-
-  void cut_mass(double top_p) {
-    const double target = top_p * mass();
-    // By falling powers of two: tokens above the power at which the target is safely reached.
-    double of_power[1024] = {};
-    for (const Token& t : kept) of_power[power(t.weight)] += t.weight;
-    double sum = 0.0;
-    int lowest = 0;
-    while (lowest < 1023 && (sum += of_power[lowest]) < target * (1.0 + 1e-6)) ++lowest;
-    largest.clear();
-    for (const Token& t : kept)
-      if (power(t.weight) <= lowest) largest.push_back(t);
-    std::sort(largest.begin(), largest.end(), by_rank);
-    sum = 0.0;
-    size_t count = 0;
-    while (count < largest.size() && (count == 0 || sum < target)) sum += largest[count++].weight;
-    largest.resize(count);
-    std::sort(largest.begin(), largest.end(), by_id);
-    kept.swap(largest);
-  }
-
-  // p for a w in (2^-(p+1), 2^-p], up to rounding down at the smallest.
-  static int power(double w) {
-    uint64_t bits;
-    std::memcpy(&bits, &w, 8);
-    return std::clamp(1023 - int(bits >> 52), 0, 1023);
-  }
-
-  int32_t pick(double u) const {
-    const double target = u * mass();
-    double sum = 0.0;
-    for (const Token& t : kept) {
-      sum += t.weight;
-      if (sum > target) return id_of(t.rank);
+    const float largest = logits[row.argmax()];
+    const Scale scale{a.kernels, row, {largest, rate(1.0)}, sums};
+    const double log_sum = std::log(double(scale.weigh(scale.above_floor(0.0))) * 0x1p-40);
+    const auto logprob = [&](int64_t i) { return float(double(logits[i]) - largest - log_sum); };
+    a.picked[s] = logprob(a.tokens[s]);
+    if (a.k == 0) return;
+    row.largest(size_t(a.k), scratch, top);
+    std::sort(top.begin(), top.end());
+    for (int64_t i = 0; i < a.k; ++i) {
+      top_ids[i] = id_of(top[size_t(i)]);
+      a.top[s * a.k + i] = logprob(top_ids[i]);
     }
-    return id_of(kept.back().rank);
   }
 };
 
@@ -209,10 +294,9 @@ void Sampler::run(Team& team, const Sample& a) {
   });
 }
 
-void logprobs(Team& team, const Logprobs& a) {
-  for_rows(team, a.S, [&](int64_t begin, int64_t end, int) {
-    std::vector<Ranked> order;
-    for (int64_t s = begin; s < end; ++s) logprobs_row(a, s, order);
+void Sampler::run(Team& team, const Logprobs& a) {
+  for_rows(team, a.S, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t s = begin; s < end; ++s) drawers_[size_t(worker)].logprobs(a, s);
   });
 }
 

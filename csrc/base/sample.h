@@ -1,4 +1,4 @@
-// Drawing tokens and reading log probabilities: row by row, in double precision.
+// Drawing tokens and reading log probabilities, row by row.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -29,9 +29,10 @@ struct Logprobs {
   int64_t S, V;
   const int32_t* tokens;
   int64_t k;
-  float* picked;      // [S]
-  int32_t* top_ids;   // [S, k]
-  float* top;         // [S, k]
+  float* picked;     // [S]
+  int32_t* top_ids;  // [S, k]
+  float* top;        // [S, k]
+  const KernelTable& kernels;
 };
 
 // Keeps what each thread needs to draw: memory that is given back to the system after every step
@@ -41,12 +42,11 @@ class Sampler {
   explicit Sampler(int threads);
   ~Sampler();
   void run(Team& team, const Sample& a);
+  void run(Team& team, const Logprobs& a);
 
  private:
   struct Drawer;
   std::vector<Drawer> drawers_;  // by worker
 };
-
-void logprobs(Team& team, const Logprobs& a);
 
 }  // namespace stoker

@@ -15,6 +15,6 @@ void glu(Team&, const Glu&);
 void add(Team&, const Add&);
 void take_rows(Team&, const TakeRows&);
 bool block_maxima(const float* x, int64_t n, float* out);
-void sample_weights(const float* x, int64_t n, double maximum, double temperature, double* out);
+uint64_t masses(const float* x, int64_t n, const Weighing& how, float bound, uint64_t* out);
 
 }  // namespace stoker::STOKER_ISA

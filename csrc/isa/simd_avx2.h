@@ -68,6 +68,15 @@ static inline V8 power_of_two(V8 n) {  // 2^n for whole n in -126..127
 static inline V8 zero_where_less(V8 x, V8 a, V8 b) {  // a < b ? 0 : x
   return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), x);
 }
+// x * 2^40 to the nearest whole number, ties to even, for x in 0..1: next to 2^12 a double has 40
+// bits behind the point.
+static inline void store_fixed_point(uint64_t* p, V8 x) {
+  const __m256d beside = _mm256_set1_pd(0x1p12);
+  const __m256d low = _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(x)), beside);
+  const __m256d high = _mm256_add_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)), beside);
+  _mm256_storeu_si256((I8*)p, (I8)_mm256_xor_pd(low, beside));
+  _mm256_storeu_si256((I8*)p + 1, (I8)_mm256_xor_pd(high, beside));
+}
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace stoker::STOKER_ISA

@@ -37,6 +37,15 @@ static inline V8 power_of_two(V8 n) {  // 2^n for whole n in -126..127
   return (V8)((__builtin_convertvector(n, I8) + 127) << 23);
 }
 static inline V8 zero_where_less(V8 x, V8 a, V8 b) { return (V8)(~(a < b) & (I8)x); }
+// x * 2^40 to the nearest whole number, ties to even, for x in 0..1: next to 2^12 a double has 40
+// bits behind the point.
+static inline void store_fixed_point(uint64_t* p, V8 x) {
+  typedef double D8 __attribute__((vector_size(64)));
+  typedef uint64_t U8 __attribute__((vector_size(64)));
+  const D8 beside = D8{} + 0x1p12;
+  const U8 whole = (U8)(__builtin_convertvector(x, D8) + beside) ^ (U8)beside;
+  memcpy(p, &whole, sizeof whole);
+}
 static inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 }  // namespace stoker::STOKER_ISA

@@ -5,6 +5,6 @@ namespace stoker::STOKER_ISA {
 
 const KernelTable table = {embed,          linear,    prepare,      product,
                            rms_norm,       rope_and_store, attention, glu,
-                           add,            take_rows, block_maxima, sample_weights};
+                           add,            take_rows, block_maxima, masses};
 
 }  // namespace stoker::STOKER_ISA

@@ -136,11 +136,11 @@ class Ops(Protocol):
 
         -1 where nothing can be drawn from a row: it has NaN or +inf, or nothing finite. Else:
         temperature 0: argmax, ties to the lowest id. Else, in this order: p = softmax(logits / t);
-        drop p < min_p * max(p); keep the top_k most probable; of those (renormalised) keep the
-        smallest set of most probable tokens whose mass reaches top_p; ties favour the lower id.
-        Then draw by inverse CDF over the kept tokens in id order with u = Philox4x32-10 (Salmon et
-        al. 2011; key = seed, counter = (position low, position high, choice, 0)), the first two
-        output words as a 53-bit fraction.
+        drop p < max(min_p, 2^-40) * max(p); keep the top_k most probable; of those (renormalised)
+        keep the smallest set of most probable tokens whose mass reaches top_p; ties favour the
+        lower id. Then draw by inverse CDF over the kept tokens in id order with u = Philox4x32-10
+        (Salmon et al. 2011; key = seed, counter = (position low, position high, choice, 0)), the
+        first two output words as a 53-bit fraction.
         """
 
     def logprobs(

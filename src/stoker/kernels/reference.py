@@ -223,49 +223,62 @@ def sample_row(
 ) -> int:
     """Draw one token id; every step is defined to the bit.
 
-    Arithmetic is float64 on float32 inputs. w[i] = e^((logit[i] - max) / temperature) as
-    `exp_weights` rounds it, so the most probable token has w = 1. Those with w = 0 are never kept.
+    y = (logit - the largest) * log2(e) / temperature in float32, and `token_masses` of it: whole
+    numbers, so that their sums are exact.
 
-    1. min_p: keep w >= min_p.
+    1. min_p: keep y >= max(-40, log2(min_p)), so that no mass is 0.
     2. top_k > 0: keep the first top_k in falling order of logit, equal logits in order of id.
-    3. top_p < 1: add up w one after the other in order of id to `total`; in falling order of logit
-       again, keep the shortest run whose sum is >= top_p * total.
-    4. Add up w of the kept tokens one after the other in order of id; draw the first whose sum is
-       > u * total, or the last kept token where rounding leaves none.
+    3. top_p < 1: in falling order of logit again, keep the shortest run whose mass is >= top_p *
+       (the mass of all that are left), rounded up.
+    4. Add up the masses of the kept in order of id; draw the first whose sum is > u * (the last).
     """
     if temperature == 0.0:
         return int(logits.argmax())  # the first of equal ones
-    scaled = (logits.astype(np.float64) - np.float64(logits.max())) / temperature
-    w = exp_weights(scaled)
+    limits = np.finfo(np.float32)
+    rate = np.float32(np.clip(math.log2(math.e) / temperature, limits.tiny, limits.max))
+    with np.errstate(over="ignore"):
+        y = (logits - logits.max()) * rate
+    mass = token_masses(y)
     order = np.argsort(-logits, kind="stable")
-    order = order[(w[order] >= min_p) & (w[order] > 0.0)]
+    order = order[y[order] >= np.float32(max(-40.0, math.log2(max(min_p, 1e-30))))]
     if top_k > 0:
         order = order[:top_k]
     if top_p < 1.0:
-        total = np.cumsum(w[np.sort(order)])[-1]
-        order = order[: int(np.searchsorted(np.cumsum(w[order]), top_p * total, side="left")) + 1]
+        sums = np.cumsum(mass[order])
+        need = math.ceil(top_p * float(sums[-1]))
+        order = order[: int(np.searchsorted(sums, need, side="left")) + 1]
     kept = np.sort(order)
-    mass = np.cumsum(w[kept])
-    drawn = int(np.searchsorted(mass, u * mass[-1], side="right"))
-    return int(kept[min(drawn, len(kept) - 1)])
+    sums = np.cumsum(mass[kept])
+    target = int(u * 2**53) * int(sums[-1]) >> 53
+    return int(kept[np.searchsorted(sums, target, side="right")])
 
 
-def exp_weights(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """e^x for x <= 0, each step rounded once; 0 below -708.
+def token_masses(y: NDArray[np.float32]) -> NDArray[np.int64]:
+    """2^(40 + y) to the nearest whole number, for -40 <= y <= 0; smaller y count as -40.
 
-    k = x / ln 2 to nearest, f = x - k ln 2 in two steps (Cody and Waite), the Taylor polynomial of
-    degree 13 by Horner's rule, times 2^k in the exponent's bits.
+    2^y in float32, each step rounded once: n = y to the nearest whole number, the polynomial of
+    degree 5 that is least wrong for 2^f, f = y - n, by Horner's rule, times 2^n.
     """
-    clamped = np.maximum(x, -708.0)
-    rounding = float.fromhex("0x1.8p52")  # added, it leaves a whole number in the low bits
-    rounded = clamped * float.fromhex("0x1.71547652b82fep+0") + rounding
-    k = rounded - rounding
-    f = clamped - k * float.fromhex("0x1.62e42feep-1") - k * float.fromhex("0x1.a39ef35793c76p-33")
-    p = np.full_like(x, 1.0 / math.factorial(13))
-    for degree in range(12, -1, -1):
-        p = p * f + 1.0 / math.factorial(degree)
-    power = rounded.view(np.int64) << 52
-    return np.where(x < -708.0, 0.0, (p.view(np.int64) + power).view(np.float64))
+    y = np.maximum(y, np.float32(-40.0))
+    n = np.rint(y)
+    p = np.full_like(y, _EXP2[0])
+    for coefficient in _EXP2[1:]:
+        p = p * (y - n) + coefficient
+    weight = np.ldexp(p, n.astype(np.int32))
+    return np.rint(weight.astype(np.float64) * 2.0**40).astype(np.int64)
+
+
+_EXP2 = [
+    np.float32(float.fromhex(coefficient))
+    for coefficient in (
+        "0x1.5bba14p-10",
+        "0x1.3cea88p-7",
+        "0x1.c6b752p-5",
+        "0x1.ebf9bcp-3",
+        "0x1.62e42ap-1",
+        "0x1p0",
+    )
+]
 
 
 def uniform(seed: int, choice: int, position: int) -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from stoker.kernels.reference import exp_weights, philox4x32, sample_row, uniform
+from stoker.kernels.reference import philox4x32, sample_row, token_masses, uniform
 
 WORDS = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
 """Ids 0 to 3; most probable first: 1, 3, 2, 0."""
@@ -95,8 +95,16 @@ def test_each_part_of_the_key_counts() -> None:
     assert uniform(-1, 0, 5) == uniform(2**64 - 1, 0, 5)
 
 
-def test_weights_are_powers_of_e() -> None:
-    x = np.concatenate([np.linspace(-708.0, 0.0, 10_001), np.array([-1e-300, -709.0, -np.inf])])
-    got = exp_weights(x)
-    np.testing.assert_allclose(got[:-2], np.exp(x[:-2]), rtol=4e-16)
-    assert got[10_000] == 1.0 and (got[-2:] == 0.0).all()
+def test_masses_are_powers_of_two() -> None:
+    y = np.concatenate([np.linspace(-40.0, 0.0, 100_001), [-41.0, -np.inf]]).astype(np.float32)
+    mass = token_masses(y)
+    wanted = 2.0 ** (40 + y.astype(np.float64))
+    np.testing.assert_allclose(mass[:-2], wanted[:-2], rtol=2.5e-7, atol=0.5)
+    assert mass[100_000] == 2**40 and (mass[-2:] == mass[0]).all() and mass[0] == 1
+
+
+def test_what_is_2_to_the_40_times_less_probable_is_never_drawn() -> None:
+    logits = np.array([0.0, -27.72, -27.73], dtype=np.float32)  # 40 ln 2 is 27.726
+    almost_one = 1 - 2.0**-53
+    assert _draw(almost_one, logits) == 1 and _draw(almost_one, logits[[0, 2]]) == 0
+    assert _draw(almost_one, logits, temperature=2.0) == 2
