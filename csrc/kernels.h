@@ -21,17 +21,17 @@ struct WeightView {
   int64_t N, K;
   Format format;
   bool wide_scales;   // scales and minima are f32 instead of f16
-  bool has_minimum;   // int8 only; int4 always has one
+  bool has_minimum;   // int4 without: a code q of 0..15 stands for q - 8
   int group;          // columns per scale: 32, or 16 (int8 only)
 };
 
 struct Embed { const int32_t* ids; int64_t T; WeightView table; float scale; float* out; };
 struct Linear { const float* x; int64_t M; WeightView weight; const float* bias; float* out; };
 
-// Rows as linears read them: float32, or codes with scales (isa/quantize.h) in a layout that suits
-// the weight. One set of rows may be wanted in several codes; null where one is not.
-enum class Code : uint8_t { f32, i8, i16, i16_halves };
-inline constexpr int CODES = 4;
+// Rows as linears read them: float32, or int8 with scales (layout.h) and the sums that the weight's
+// groups of columns need. One set of rows may be wanted in several codes; null where one is not.
+enum class Code : uint8_t { f32, i8, i8_halves };
+inline constexpr int CODES = 3;
 struct Operand { void* at[CODES]; };
 
 // Makes an operand of M rows: of x itself, of rms_norm(x) or of activation(x) * y.
@@ -43,6 +43,10 @@ struct Prepare { Source source; const float* x; const float* y; const float* wei
 // one (which may be `out` itself).
 struct Part { WeightView weight; const float* bias; const float* residual; float* out; };
 struct Product { Operand x; int64_t M, K; const Part* parts; int64_t count; };
+
+// activation(gate) * up of two linears over the same rows, as an operand in Code::i8 of a third one:
+// N of both is a multiple of GROUP, and neither adds a residual.
+struct Gated { Operand x; int64_t M, K; Part gate, up; bool gelu; void* out; };
 
 struct RmsNorm { const float* x; const float* weight; int64_t M, K; float eps; float* out; };
 struct Glu { const float* gate; const float* up; int64_t n; bool gelu; float* out; };
@@ -82,6 +86,7 @@ struct KernelTable {
   void (*linear)(Team&, const Linear&);
   void (*prepare)(Team&, const Prepare&);
   void (*product)(Team&, const Product&);
+  void (*gated)(Team&, const Gated&);
   void (*rms_norm)(Team&, const RmsNorm&);
   void (*rope_and_store)(Team&, const Rope&);
   void (*attention)(Team&, const Attention&);

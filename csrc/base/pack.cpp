@@ -20,7 +20,7 @@ template <class T> void float_panel(const WeightView& w, const T* source, int64_
   }
 }
 
-// One row's 32 codes of a block, 16 bytes in the order of GGUF Q4_0, into its half's int4 codes.
+// One row's 32 codes of a block, 16 bytes in the order of GGUF Q4_0, into its block's int4 codes.
 void int4_codes(const uint8_t* source, int r, uint8_t* codes) {
   uint32_t word[8];  // columns 4i .. 4i + 3, one per byte
   for (int i = 0; i < 4; ++i) {
@@ -31,12 +31,12 @@ void int4_codes(const uint8_t* source, int r, uint8_t* codes) {
   }
   for (int j = 0; j < 4; ++j) {
     const uint32_t pair = word[2 * j] | word[2 * j + 1] << 4;
-    std::memcpy(codes + 32 * j + 4 * r, &pair, 4);
+    std::memcpy(codes + (j * PANEL + r) * 4, &pair, 4);
   }
 }
 
 void int8_codes(const uint8_t* source, int r, uint8_t* codes) {
-  for (int j = 0; j < 16; ++j) std::memcpy(codes + 16 * j + 2 * r, source + 2 * j, 2);
+  for (int j = 0; j < 8; ++j) std::memcpy(codes + (j * PANEL + r) * 4, source + 4 * j, 4);
 }
 
 struct IntSource {
@@ -47,20 +47,19 @@ struct IntSource {
 
 template <class S>
 void int_row(const WeightView& w, const IntSource& source, int64_t row, uint8_t* panel) {
-  const int64_t groups = GROUP / w.group, blocks = w.K / GROUP, size = half_bytes(w);
+  const int64_t groups = GROUP / w.group, blocks = w.K / GROUP, size = block_bytes(w);
   const int64_t block_codes = w.format == Format::int4 ? 16 : 32;
-  const int r = int(row % HALF);
+  const int r = int(row % PANEL);
   const uint8_t* codes = source.codes + row * blocks * block_codes;
   const S* scale = reinterpret_cast<const S*>(source.scale) + row * blocks * groups;
   const S* minimum = reinterpret_cast<const S*>(source.minimum) + row * blocks * groups;
-  uint8_t* half = panel + row % PANEL / HALF * size;
-  for (int64_t b = 0; b < blocks; ++b, half += 2 * size, codes += block_codes) {
-    S* out = reinterpret_cast<S*>(half) + r;
+  for (int64_t b = 0; b < blocks; ++b, panel += size, codes += block_codes) {
+    S* out = reinterpret_cast<S*>(panel) + r;
     for (int64_t g = 0; g < groups; ++g) {
-      out[g * HALF] = scale[b * groups + g];
-      if (w.has_minimum) out[(groups + g) * HALF] = minimum[b * groups + g];
+      out[g * PANEL] = scale[b * groups + g];
+      if (w.has_minimum) out[(groups + g) * PANEL] = minimum[b * groups + g];
     }
-    uint8_t* to = half + size - code_bytes(w.format);
+    uint8_t* to = panel + size - code_bytes(w.format);
     w.format == Format::int4 ? int4_codes(codes, r, to) : int8_codes(codes, r, to);
   }
 }

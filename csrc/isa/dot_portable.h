@@ -1,44 +1,42 @@
 // Exact integer dot products of one block (layout.h) with up to 4 rows of activations, in plain
 // C++.
 #pragma once
-#include "isa/simd.h"
+#include "isa/panel.h"
 #include "layout.h"
 
 namespace stoker::STOKER_ISA {
 
-INLINE V8 to_float(I8 x) { return __builtin_convertvector(x, V8); }
+INLINE void add_products(I16& sum, const I16& w, int32_t x) {
+  sum.low += w.low * x, sum.high += w.high * x;
+}
 
-template <int MR>
-INLINE void int4_dots(const uint8_t* q0, const uint8_t* q1, const int8_t* x, I8 (&dot)[MR][2]) {
-  for (int m = 0; m < MR; ++m) dot[m][0] = dot[m][1] = I8{};
-  for (int half = 0; half < 2; ++half) {
-    const uint8_t* q = half ? q1 : q0;
-    for (int j = 0; j < 4; ++j) {
-      for (int t = 0; t < 4; ++t) {
-        I8 low, high;
-        for (int r = 0; r < HALF; ++r) {
-          const int code = q[32 * j + 4 * r + t];
-          low[r] = code & 15, high[r] = code >> 4;
-        }
-        for (int m = 0; m < MR; ++m) {
-          const int8_t* piece = x + m * GROUP + 8 * j + t;
-          dot[m][half] += low * int32_t(piece[0]) + high * int32_t(piece[4]);
-        }
-      }
+// CENTRED: codes stand for q - 8.
+template <int MR, bool CENTRED>
+INLINE void int4_dots(const uint8_t* q, const Activations<1>* x, int64_t stride, I16 (&dot)[MR]) {
+  for (int m = 0; m < MR; ++m) dot[m] = I16{};
+  for (int k = 0; k < GROUP; ++k) {
+    I16 w;
+    for (int r = 0; r < 8; ++r) {
+      const uint8_t* pair = q + (k / 8 * PANEL + r) * 4 + k % 4;
+      const int shift = k / 4 % 2 * 4, centre = CENTRED ? 8 : 0;
+      w.low[r] = (pair[0] >> shift & 15) - centre, w.high[r] = (pair[32] >> shift & 15) - centre;
     }
+    for (int m = 0; m < MR; ++m) add_products(dot[m], w, x[m / TILE * stride].q[m % TILE][k]);
   }
 }
 
-template <int MR, int FROM, int TO>
-INLINE void int8_dots(const uint8_t* q0, const uint8_t* q1, const int16_t* x, I8 (&dot)[MR][2]) {
-  for (int m = 0; m < MR; ++m) dot[m][0] = dot[m][1] = I8{};
-  for (int half = 0; half < 2; ++half) {
-    const uint8_t* q = half ? q1 : q0;
-    for (int k = 2 * FROM; k < 2 * TO; ++k) {
-      I8 w;
-      for (int r = 0; r < HALF; ++r) w[r] = int8_t(q[16 * (k / 2) + 2 * r + k % 2]);
-      for (int m = 0; m < MR; ++m) dot[m][half] += w * int32_t(x[m * GROUP + k]);
+// Of group G of GROUPS in the block.
+template <int MR, int G, int GROUPS>
+INLINE void int8_dots(const uint8_t* q, const Activations<GROUPS>* x, int64_t stride,
+                      I16 (&dot)[MR]) {
+  for (int m = 0; m < MR; ++m) dot[m] = I16{};
+  for (int k = G * GROUP / GROUPS; k < (G + 1) * GROUP / GROUPS; ++k) {
+    I16 w;
+    for (int r = 0; r < 8; ++r) {
+      const uint8_t* code = q + (k / 4 * PANEL + r) * 4 + k % 4;
+      w.low[r] = int8_t(code[0]), w.high[r] = int8_t(code[32]);
     }
+    for (int m = 0; m < MR; ++m) add_products(dot[m], w, x[m / TILE * stride].q[m % TILE][k]);
   }
 }
 

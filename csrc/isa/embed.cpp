@@ -13,24 +13,25 @@ template <class T> void float_row(const Embed& a, int64_t id, float* out) {
   for (int64_t k = 0; k < a.table.K; ++k) out[k] = widen(panel[k * PANEL + id % PANEL]) * a.scale;
 }
 
-// The code of column k (0..31) of row r (0..7) in a half's codes.
-int code_at(const uint8_t* q, Format format, int r, int k) {
-  if (format == Format::int8) return int8_t(q[k / 2 * 16 + 2 * r + k % 2]);
-  const int pair = q[k / 8 * 32 + 4 * r + k % 4];
-  return k % 8 < 4 ? pair & 15 : pair >> 4;
+// The number that a scale multiplies, of column k (0..31) of row r (0..15) in a block's codes.
+int code_at(const uint8_t* q, const WeightView& w, int r, int k) {
+  if (w.format == Format::int8) return int8_t(q[(k / 4 * PANEL + r) * 4 + k % 4]);
+  const int pair = q[(k / 8 * PANEL + r) * 4 + k % 4];
+  const int code = k % 8 < 4 ? pair & 15 : pair >> 4;
+  return w.has_minimum ? code : code - 8;
 }
 
 template <class S> void int_row(const Embed& a, int64_t id, float* out) {
   const WeightView& w = a.table;
-  const int r = int(id % HALF), groups = GROUP / w.group;
-  const int64_t size = half_bytes(w), codes = size - code_bytes(w.format);
-  const uint8_t* half = w.data + id / PANEL * panel_bytes(w) + id % PANEL / HALF * size;
-  for (int64_t b = 0; b < w.K / GROUP; ++b, half += 2 * size) {
-    const S* scale = reinterpret_cast<const S*>(half) + r;
-    const S* minimum = scale + groups * HALF;
+  const int r = int(id % PANEL), groups = GROUP / w.group;
+  const int64_t size = block_bytes(w), codes = size - code_bytes(w.format);
+  const uint8_t* block = w.data + id / PANEL * panel_bytes(w);
+  for (int64_t b = 0; b < w.K / GROUP; ++b, block += size) {
+    const S* scale = reinterpret_cast<const S*>(block) + r;
+    const S* minimum = scale + groups * PANEL;
     for (int k = 0; k < GROUP; ++k) {
-      const int at = k / w.group * HALF;
-      float value = widen(scale[at]) * float(code_at(half + codes, w.format, r, k));
+      const int at = k / w.group * PANEL;
+      float value = widen(scale[at]) * float(code_at(block + codes, w, r, k));
       if (w.has_minimum) value += widen(minimum[at]);
       out[b * GROUP + k] = value * a.scale;
     }

@@ -8,6 +8,7 @@ void embed(Team&, const Embed&);
 void linear(Team&, const Linear&);
 void prepare(Team&, const Prepare&);
 void product(Team&, const Product&);
+void gated(Team&, const Gated&);
 void rms_norm(Team&, const RmsNorm&);
 void rope_and_store(Team&, const Rope&);
 void attention(Team&, const Attention&);

@@ -2,7 +2,7 @@
 // float32 and rounded to each code that a linear behind it asks for, while it is in cache.
 //
 //   x [M, K] ---- rms_norm or glu ----> row [K] ---+--> float32 [M, K]
-//                                                  +--> int8, int16 codes and scales (quantize.h)
+//                                                  +--> int8 codes, scales and sums (quantize.h)
 //
 // Cost per row: one read of each input, one write of each output; bound by memory for many rows.
 #include "isa/ops.h"
@@ -25,10 +25,9 @@ const float* make_row(const Prepare& a, int64_t row, float* out) {
   return out;
 }
 
-template <class Q, int SUMS>
-void round_row(const Prepare& a, Code code, const float* x, int64_t row) {
-  if (void* memory = a.out.at[int(code)])
-    quantize_row(x, Activations<Q, SUMS>::in(memory, a.M, a.K / GROUP), row);
+template <int SUMS> void round_row(const Prepare& a, Code code, const float* x, int64_t row) {
+  if (void* operand = a.out.at[int(code)])
+    quantize_row(x, static_cast<Activations<SUMS>*>(operand), row, a.K / GROUP);
 }
 
 }  // namespace
@@ -39,9 +38,8 @@ void prepare(Team& team, const Prepare& a) {
     float* scratch = result ? nullptr : static_cast<float*>(team.scratch(worker, a.K * 4));
     for (int64_t row = begin; row < end; ++row) {
       const float* x = make_row(a, row, result ? result + row * a.K : scratch);
-      round_row<int8_t, 1>(a, Code::i8, x, row);
-      round_row<int16_t, 1>(a, Code::i16, x, row);
-      round_row<int16_t, 2>(a, Code::i16_halves, x, row);
+      round_row<1>(a, Code::i8, x, row);
+      round_row<2>(a, Code::i8_halves, x, row);
     }
   };
   parallel(team, a.M, chunk_of(team, a.M, a.K * 8), body);

@@ -33,23 +33,14 @@ static inline void store(BF16* p, V8 x) {
   const __m256i packed = _mm256_packus_epi32(halves, halves);
   _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
 }
-// 32 whole numbers, which the type holds, in order.
-static inline void pack_pairs(const V8 (&x)[4], I8& low, I8& high) {
+// 32 whole numbers in -128..127, in order.
+static inline void store_codes(int8_t* q, const V8 (&x)[4]) {
   const I8 a = _mm256_packs_epi32(_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
   const I8 b = _mm256_packs_epi32(_mm256_cvtps_epi32(x[2]), _mm256_cvtps_epi32(x[3]));
-  low = _mm256_permute4x64_epi64(a, 0xd8), high = _mm256_permute4x64_epi64(b, 0xd8);
+  const I8 order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // undoes what packing swaps
+  _mm256_storeu_si256((I8*)q, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b), order));
 }
-static inline void store_codes(int16_t* q, const V8 (&x)[4]) {
-  I8 low, high;
-  pack_pairs(x, low, high);
-  _mm256_storeu_si256((I8*)q, low);
-  _mm256_storeu_si256((I8*)(q + 16), high);
-}
-static inline void store_codes(int8_t* q, const V8 (&x)[4]) {
-  I8 low, high;
-  pack_pairs(x, low, high);
-  _mm256_storeu_si256((I8*)q, _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8));
-}
+static inline V8 to_float(I8 x) { return _mm256_cvtepi32_ps(x); }
 static inline V8 add(V8 a, V8 b) { return _mm256_add_ps(a, b); }
 static inline V8 sub(V8 a, V8 b) { return _mm256_sub_ps(a, b); }
 static inline V8 mul(V8 a, V8 b) { return _mm256_mul_ps(a, b); }

@@ -17,10 +17,11 @@ template <class T> static inline V8 load(const T* p) {
 template <class T> static inline void store(T* p, V8 x) {
   for (int i = 0; i < 8; ++i) narrow(x[i], p[i]);
 }
-// 32 whole numbers, which the type holds, in order.
-template <class Q> static inline void store_codes(Q* q, const V8 (&x)[4]) {
-  for (int i = 0; i < 32; ++i) q[i] = Q(int32_t(x[i / 8][i % 8]));
+// 32 whole numbers in -128..127, in order.
+static inline void store_codes(int8_t* q, const V8 (&x)[4]) {
+  for (int i = 0; i < 32; ++i) q[i] = int8_t(int32_t(x[i / 8][i % 8]));
 }
+static inline V8 to_float(I8 x) { return __builtin_convertvector(x, V8); }
 static inline V8 add(V8 a, V8 b) { return a + b; }
 static inline V8 sub(V8 a, V8 b) { return a - b; }
 static inline V8 mul(V8 a, V8 b) { return a * b; }

@@ -3,8 +3,8 @@
 
 namespace stoker::STOKER_ISA {
 
-const KernelTable table = {embed,          linear,    prepare,      product,
-                           rms_norm,       rope_and_store, attention, glu,
-                           add,            take_rows, block_maxima, masses};
+const KernelTable table = {embed,    linear,         prepare,   product, gated,
+                           rms_norm, rope_and_store, attention, glu,     add,
+                           take_rows, block_maxima,  masses};
 
 }  // namespace stoker::STOKER_ISA

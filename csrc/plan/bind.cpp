@@ -19,14 +19,13 @@ namespace stoker {
 namespace {
 
 using Address = uintptr_t;
-using Places = std::tuple<Address, Address, Address, Address>;  // of an operand, by Code
+using Places = std::tuple<Address, Address, Address>;  // of an operand, by Code
 using PartOf = std::tuple<const PackedWeight*, Address, Address, Address>;  // bias, residual, out
 
 template <class T> T* at(Address address) { return reinterpret_cast<T*>(address); }
 
 Operand operand(const Places& p) {
-  return {{at<void>(std::get<0>(p)), at<void>(std::get<1>(p)), at<void>(std::get<2>(p)),
-           at<void>(std::get<3>(p))}};
+  return {{at<void>(std::get<0>(p)), at<void>(std::get<1>(p)), at<void>(std::get<2>(p))}};
 }
 
 // A sequence of Python ints as int32.
@@ -65,11 +64,15 @@ void add_sequence(Step& step, nb::handle token_ids, int64_t start, nb::handle pa
   if (samples) step.sample_last();
 }
 
+Part part(const PartOf& p) {
+  const auto& [weight, bias, residual, result] = p;
+  return {weight->view(), at<float>(bias), at<float>(residual), at<float>(result)};
+}
+
 void product(Plan& plan, bool samples, int64_t times, int64_t K, const Places& x,
              const std::vector<PartOf>& parts) {
   std::vector<Part> views;
-  for (const auto& [weight, bias, residual, result] : parts)
-    views.push_back({weight->view(), at<float>(bias), at<float>(residual), at<float>(result)});
+  for (const PartOf& p : parts) views.push_back(part(p));
   plan.product({samples, times}, {operand(x), 0, K, nullptr, 0}, views);
 }
 
@@ -98,6 +101,11 @@ void bind_plan(nb::module_& m) {
                                         0, K, operand(result)});
       })
       .def("product", &product)
+      .def("gated", [](Plan& plan, bool samples, int64_t times, int64_t K, const Places& x,
+                       const PartOf& gate, const PartOf& up, bool gelu, Address result) {
+        plan.gated({samples, times},
+                   {operand(x), 0, K, part(gate), part(up), gelu, at<void>(result)});
+      })
       .def("add", [](Plan& plan, bool samples, int64_t times, Address x, Address y, int64_t width,
                      Address result) {
         plan.add({samples, times}, {at<float>(x), at<float>(y), 0, at<float>(result)}, width);
@@ -120,8 +128,7 @@ void bind_plan(nb::module_& m) {
       .value("rows", Source::rows).value("rms_norm", Source::rms_norm)
       .value("silu_glu", Source::silu_glu).value("gelu_glu", Source::gelu_glu);
   nb::enum_<Code>(m, "Code")
-      .value("f32", Code::f32).value("i8", Code::i8).value("i16", Code::i16)
-      .value("i16_halves", Code::i16_halves);
+      .value("f32", Code::f32).value("i8", Code::i8).value("i8_halves", Code::i8_halves);
   m.def("operand_bytes", [](Code code, int64_t M, int64_t K) { return operand_bytes(code, M, K); });
 }
 

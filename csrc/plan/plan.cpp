@@ -44,6 +44,14 @@ void Plan::product(Axis axis, const Product& op, std::vector<Part> parts) {
   });
 }
 
+void Plan::gated(Axis axis, const Gated& op) {
+  ops_.push_back([this, axis, op](const Step& step) {
+    Gated now = op;
+    now.M = step.rows(axis.samples) * axis.times;
+    kernels_.gated(team_, now);
+  });
+}
+
 void Plan::add(Axis axis, const Add& op, int64_t width) {
   ops_.push_back([this, axis, op, width](const Step& step) {
     Add now = op;

@@ -26,6 +26,7 @@ class Plan {
   void take_rows(const TakeRows& op);
   void prepare(Axis axis, const Prepare& op);
   void product(Axis axis, const Product& op, std::vector<Part> parts);
+  void gated(Axis axis, const Gated& op);
   void add(Axis axis, const Add& op, int64_t width);
   void rope_and_store(int64_t group, const Rope& op, int64_t max_positions);
   void attention(int64_t group, const Attention& op);

@@ -284,6 +284,7 @@ def dequantised(weight: Any) -> np.ndarray:
     if q.dtype == np.uint8:
         halves = q.reshape(q.shape[0], -1, 1, 16)
         q = np.concatenate([halves & 15, halves >> 4], axis=-2)
+        q = q.astype(np.int8) - (8 if weight.minimum is None else 0)
     grouped = q.reshape(q.shape[0], -1, group).astype(np.float32)
     values = grouped * weight.scale.astype(np.float32)[..., None]
     if weight.minimum is not None:

@@ -24,6 +24,7 @@ INT_KINDS = tuple(
     for scales in ("f16", "f32")
     for bits, rest in (
         ("int4", ""),
+        ("int4", "-minimum"),
         ("int8", "-32"),
         ("int8", "-32-minimum"),
         ("int8", "-16"),
@@ -74,10 +75,11 @@ def random_weight(kind: str, n: int, k: int, seed: int = 0) -> Weight:
     if parts[0] == "int4":
         scale = rng.uniform(0.001, 0.02, (n, k // 32)).astype(scales)
         codes = rng.integers(0, 256, (n, k // 2), dtype=np.uint8)
-        return Int4Weight(codes, scale, (-7.5 * scale).astype(scales))
+        minimum = (-7.5 * scale).astype(scales) if "minimum" in parts else None
+        return Int4Weight(codes, scale, minimum)
     group = int(parts[2])
     scale = rng.uniform(0.0001, 0.001, (n, k // group)).astype(scales)
-    minimum = rng.uniform(-0.05, 0.05, scale.shape).astype(scales) if len(parts) > 3 else None
+    minimum = rng.uniform(-0.05, 0.05, scale.shape).astype(scales) if "minimum" in parts else None
     codes = rng.integers(-128, 128, (n, k), dtype=np.int8)
     return Int8Weight(codes, scale, minimum, 16 if group == 16 else 32)
 

@@ -18,8 +18,7 @@ class Number(Enum):
 class Code(Enum):
     f32 = 0
     i8 = 1
-    i16 = 2
-    i16_halves = 3
+    i8_halves = 2
 
 class Source(Enum):
     rows = 0
@@ -81,7 +80,7 @@ class Plan:
         weight: int,
         eps: float,
         k: int,
-        result: tuple[int, int, int, int],
+        result: tuple[int, int, int],
         /,
     ) -> None: ...
     def product(
@@ -89,8 +88,20 @@ class Plan:
         samples: bool,
         times: int,
         k: int,
-        x: tuple[int, int, int, int],
+        x: tuple[int, int, int],
         parts: list[tuple[PackedWeight, int, int, int]],
+        /,
+    ) -> None: ...
+    def gated(
+        self,
+        samples: bool,
+        times: int,
+        k: int,
+        x: tuple[int, int, int],
+        gate: tuple[PackedWeight, int, int, int],
+        up: tuple[PackedWeight, int, int, int],
+        gelu: bool,
+        result: int,
         /,
     ) -> None: ...
     def add(

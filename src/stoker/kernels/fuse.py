@@ -6,6 +6,7 @@
     rms_norm or glu → linears          one `Prepare`: the row is made and rounded to the codes that
                                        its readers ask for, once
     anything else → linears            the same `Prepare`, of the rows as they are
+    two linears → glu → codes          one `GatedProduct`, which keeps what it gates in cache
 
 These are rules about neighbours in the list, so a model needs to know nothing of them.
 """
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stoker.core.model import Activation
 from stoker.kernels import _native
 from stoker.kernels.record import (
     Add,
@@ -54,12 +56,23 @@ class Product:
     linears: tuple[Linear, ...]
 
 
-Node = Embed | TakeRows | Prepare | Product | Add | RopeAndStore | Attend
+@dataclass(frozen=True, slots=True, eq=False)
+class GatedProduct:
+    """activation(gate) * up of two linears over the same rows, written as int8 codes."""
+
+    x: Mapping[_native.Code, Buffer]
+    gate: Linear
+    up: Linear
+    activation: Activation
+    out: Buffer
+
+
+Node = Embed | TakeRows | Prepare | Product | GatedProduct | Add | RopeAndStore | Attend
 
 
 def fuse(ops: Sequence[Op]) -> list[Node]:
     """Nodes that compute what `ops` do, in an order in which each has its inputs."""
-    return _share_rows(_norm_heads(_add_residuals(list(ops))))
+    return _gate_in_products(_share_rows(_norm_heads(_add_residuals(list(ops)))))
 
 
 def reads(op: Op | Node) -> tuple[Buffer, ...]:
@@ -71,6 +84,8 @@ def reads(op: Op | Node) -> tuple[Buffer, ...]:
             return (op.x,) if op.residual is None else (op.x, op.residual)
         case Product():
             return (*op.x.values(), *(x.residual for x in op.linears if x.residual is not None))
+        case GatedProduct():
+            return tuple(op.x.values())
         case Prepare():
             return (op.x,) if op.y is None else (op.x, op.y)
         case Glu():
@@ -96,12 +111,12 @@ def writes(op: Op | Node) -> tuple[Buffer, ...]:
             return (op.out,)
 
 
-def _makers(ops: Iterable[Op]) -> dict[Buffer, int]:
+def _makers(ops: Iterable[Op | Node]) -> dict[Buffer, int]:
     """Which op fills a buffer."""
     return {buffer: i for i, op in enumerate(ops) for buffer in writes(op)}
 
 
-def _uses(ops: Iterable[Op]) -> dict[Buffer, int]:
+def _uses(ops: Iterable[Op | Node]) -> dict[Buffer, int]:
     """How often a buffer is read."""
     count: dict[Buffer, int] = defaultdict(int)
     for op in ops:
@@ -210,3 +225,34 @@ def _round(x: Buffer, readers: Sequence[Linear], nodes: list[Node]) -> dict[_nat
     if out:
         nodes.append(Prepare(_native.Source.rows, x, None, None, x.axis, x.width, out))
     return {_native.Code.f32: x, **out}
+
+
+def _gate_in_products(nodes: list[Node]) -> list[Node]:
+    made, uses = _makers(nodes), _uses(nodes)
+    kept: dict[int, Node] = dict(enumerate(nodes))
+    for i, node in enumerate(nodes):
+        if not isinstance(node, Prepare) or node.y is None or set(node.out) != {_native.Code.i8}:
+            continue
+        product = kept[made[node.x]]
+        if not isinstance(product, Product):
+            continue
+        linears = {linear.out: linear for linear in product.linears}
+        gate, up = linears.pop(node.x, None), linears.pop(node.y, None)
+        pair = [x for x in (gate, up) if x is not None and x.residual is None and uses[x.out] == 1]
+        if gate is None or up is None or len(pair) < 2:
+            continue
+        activation: Activation = "silu" if node.source is _native.Source.silu_glu else "gelu_tanh"
+        kept[i] = GatedProduct(
+            _codes(product, pair), gate, up, activation, node.out[_native.Code.i8]
+        )
+        if linears:
+            rest = tuple(linears.values())
+            kept[made[node.x]] = Product(_codes(product, rest), rest)
+        else:
+            del kept[made[node.x]]
+    return list(kept.values())
+
+
+def _codes(product: Product, linears: Sequence[Linear]) -> dict[_native.Code, Buffer]:
+    """The rows of a product in the codes that some of its linears read."""
+    return {linear.weight.code: product.x[linear.weight.code] for linear in linears}

@@ -13,20 +13,21 @@ from numpy.typing import NDArray
 from stoker.kernels import _native, memory
 from stoker.kernels.arena import Life, place
 from stoker.kernels.cpu import CpuOps, checked_vector, layer_kv
-from stoker.kernels.fuse import Node, Prepare, Product, fuse, reads, writes
+from stoker.kernels.fuse import GatedProduct, Node, Prepare, Product, fuse, reads, writes
 from stoker.kernels.record import (
     Add,
     Attend,
     Buffer,
     Embed,
     HeadNorm,
+    Linear,
     Op,
     RopeAndStore,
     Symbol,
     TakeRows,
 )
 
-_CODES = (_native.Code.f32, _native.Code.i8, _native.Code.i16, _native.Code.i16_halves)
+_CODES = (_native.Code.f32, _native.Code.i8, _native.Code.i8_halves)
 
 
 class CompiledPlan:
@@ -83,6 +84,8 @@ class CompiledPlan:
                 self._emit_prepare(node)
             case Product():
                 self._emit_product(node)
+            case GatedProduct():
+                self._emit_gated(node)
             case RopeAndStore():
                 self._emit_rope(node)
             case Attend():
@@ -109,17 +112,27 @@ class CompiledPlan:
 
     def _emit_product(self, node: Product) -> None:
         axis = node.linears[0].out.axis
-        parts = [
-            (
-                linear.weight,
-                0 if linear.bias is None else checked_vector(linear.bias, linear.out.width),
-                0 if linear.residual is None else self._at[linear.residual],
-                self._at[linear.out],
-            )
-            for linear in node.linears
-        ]
+        parts = [self._part(linear, self._at[linear.out]) for linear in node.linears]
         width = node.linears[0].x.width
         self._native.product(axis.samples, axis.times, width, self._operand(node.x), parts)
+
+    def _emit_gated(self, node: GatedProduct) -> None:
+        axis = node.out.axis
+        self._native.gated(
+            axis.samples,
+            axis.times,
+            node.gate.x.width,
+            self._operand(node.x),
+            self._part(node.gate, 0),
+            self._part(node.up, 0),
+            node.activation == "gelu_tanh",
+            self._at[node.out],
+        )
+
+    def _part(self, linear: Linear, out: int) -> tuple[_native.PackedWeight, int, int, int]:
+        bias = 0 if linear.bias is None else checked_vector(linear.bias, linear.out.width)
+        residual = 0 if linear.residual is None else self._at[linear.residual]
+        return linear.weight, bias, residual, out
 
     def _emit_rope(self, node: RopeAndStore) -> None:
         dim = node.kv.k.shape[2]
@@ -141,9 +154,9 @@ class CompiledPlan:
             self._at[node.out],
         )
 
-    def _operand(self, rows: Mapping[_native.Code, Buffer]) -> tuple[int, int, int, int]:
-        f32, i8, i16, i16_halves = (self._at[rows[c]] if c in rows else 0 for c in _CODES)
-        return f32, i8, i16, i16_halves
+    def _operand(self, rows: Mapping[_native.Code, Buffer]) -> tuple[int, int, int]:
+        f32, i8, i8_halves = (self._at[rows[c]] if c in rows else 0 for c in _CODES)
+        return f32, i8, i8_halves
 
 
 def _norm(norm: HeadNorm | None, width: int) -> tuple[int, float]:

@@ -135,7 +135,7 @@ def dequantize(weight: Weight) -> NDArray[np.float32]:
         rows, half = weight.q.shape
         packed = weight.q.reshape(rows, half // 16, 16)
         q = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float32)
-        return _affine(q, weight.scale, weight.minimum)
+        return _affine(q if weight.minimum is not None else q - 8, weight.scale, weight.minimum)
     rows, columns = weight.q.shape
     q = weight.q.reshape(rows, columns // weight.group, weight.group).astype(np.float32)
     return _affine(q, weight.scale, weight.minimum)

@@ -37,16 +37,17 @@ class FloatWeight:
 
 @dataclass(frozen=True, slots=True)
 class Int4Weight:
-    """value = scale * q + minimum, q in 0..15, one scale and minimum per 32 columns.
+    """value = scale * q + minimum, or scale * (q - 8) without minimum; q in 0..15.
 
     q: uint8 [N, K/2]. Byte i of a group's 16 holds column i in its low and column i + 16 in its
-    high nibble (the order of GGUF Q4_0). scale, minimum: [N, K/32], both float16 or both float32.
-    Holds GGUF Q4_0 (minimum = -8 scale), Q4_1 and, with float32 scales, Q4_K exactly.
+    high nibble (the order of GGUF Q4_0). scale, minimum (may be None): one per 32 columns, [N,
+    K/32], both float16 or both float32. Holds GGUF Q4_0 (no minimum: 4.5 bits a weight instead of
+    5), Q4_1 and, with float32 scales, Q4_K exactly.
     """
 
     q: NDArray[np.uint8]
     scale: NDArray[np.floating]
-    minimum: NDArray[np.floating]
+    minimum: NDArray[np.floating] | None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,7 +55,8 @@ class Int4Weight:
 
     @property
     def nbytes(self) -> int:
-        return self.q.nbytes + self.scale.nbytes + self.minimum.nbytes
+        minimum = 0 if self.minimum is None else self.minimum.nbytes
+        return self.q.nbytes + self.scale.nbytes + minimum
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def convert(rows: Bytes, kind: Kind) -> Weight:
         return FloatWeight(format_, _aligned(rows).view(dtype))
     if kind in INT4:
         q, scale, *rest = _parts(rows, kind)
-        return Int4Weight(q, scale, rest[0]) if rest else _centred(q, scale)
+        return Int4Weight(q, scale, rest[0] if rest else None)
     if kind in INT8:
         q, scale, *rest = _parts(rows, kind)
         group = q.shape[1] // scale.shape[1]
@@ -83,14 +83,6 @@ def _parts(rows: Bytes, kind: Kind) -> list[np.ndarray]:
         for target, part in zip(whole, parts, strict=True):
             target[start : start + step] = part
     return whole
-
-
-def _centred(q: Bytes, scale: NDArray[np.float16]) -> Int4Weight:
-    """value = scale (q - 8). The minimum, -8 scale, is exact in float16 unless it overflows."""
-    if np.abs(scale).max() <= np.finfo(np.float16).max / 8:
-        return Int4Weight(q, scale, scale * np.float16(-8))
-    wide = scale.astype(np.float32)
-    return Int4Weight(q, wide, wide * np.float32(-8))
 
 
 def _aligned(rows: Bytes) -> Bytes:

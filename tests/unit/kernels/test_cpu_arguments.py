@@ -119,7 +119,8 @@ def test_a_strided_source_is_packed_as_its_values() -> None:
 def test_packed_sizes_are_those_of_the_format() -> None:
     assert OPS.pack(random_weight("f32", 32, 64)).nbytes == 32 * 64 * 4
     assert OPS.pack(random_weight("bf16", 32, 64)).nbytes == 32 * 64 * 2
-    assert OPS.pack(random_weight("int4-f16", 32, 64)).nbytes == 32 * 64 * 5 // 8
+    assert OPS.pack(random_weight("int4-f16", 32, 64)).nbytes == 32 * 64 * 9 // 16
+    assert OPS.pack(random_weight("int4-f16-minimum", 32, 64)).nbytes == 32 * 64 * 5 // 8
     assert OPS.pack(random_weight("int8-f16-32", 32, 64)).nbytes == 32 * 64 * 17 // 16
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from stoker.kernels import _native
-from stoker.kernels.fuse import Node, Prepare, Product, fuse, reads, writes
+from stoker.kernels.fuse import GatedProduct, Node, Prepare, Product, fuse, reads, writes
 from stoker.kernels.ops import LayerKV
 from stoker.kernels.record import Axis, Buffer, Embed, Recorder, RopeAndStore, StepRows, Symbol
 
-I8, I16, F32 = _native.Code.i8, _native.Code.i16, _native.Code.f32
+I8, HALVES, F32 = _native.Code.i8, _native.Code.i8_halves, _native.Code.f32
 WIDTH = 64
 
 
@@ -64,12 +64,12 @@ def in_order(nodes: list[Node]) -> bool:
 
 def test_linears_of_one_normalised_row_become_one_product(recorder: Recorder, x: Symbol) -> None:
     row = recorder.rms_norm(x, norm_weight(), 1e-5)
-    for code in (I8, I16, I8):
+    for code in (I8, HALVES, I8):
         recorder.linear(row, weight(code))
     nodes = fuse(recorder.ops)
     assert kinds(nodes) == ["Embed", "Prepare", "Product"] and in_order(nodes)
     _, prepare, product = nodes
-    assert isinstance(prepare, Prepare) and set(prepare.out) == {I8, I16}
+    assert isinstance(prepare, Prepare) and set(prepare.out) == {I8, HALVES}
     assert isinstance(product, Product) and len(product.linears) == 3
 
 
@@ -125,8 +125,39 @@ def test_a_gate_is_rounded_as_it_is_made(recorder: Recorder, x: Symbol, activati
     gate, up = recorder.linear(x, weight()), recorder.linear(x, weight())
     recorder.linear(recorder.glu(gate, up, activation), weight())
     nodes = fuse(recorder.ops)
+    assert kinds(nodes) == ["Embed", "Prepare", "GatedProduct", "Product"] and in_order(nodes)
+    gated = nodes[2]
+    assert isinstance(gated, GatedProduct) and gated.activation == activation
+    assert (gated.gate.out, gated.up.out) == (gate.buffer, up.buffer) and gated.out.code is I8
+
+
+def test_linears_beside_a_gate_stay_a_product(recorder: Recorder, x: Symbol) -> None:
+    gate, up, other = (recorder.linear(x, weight(code)) for code in (I8, I8, HALVES))
+    recorder.linear(recorder.glu(gate, up, "silu"), weight())
+    nodes = fuse(recorder.ops)
+    assert kinds(nodes) == ["Embed", "Prepare", "Product", "GatedProduct", "Product"]
+    product = next(products(nodes))
+    assert in_order(nodes) and set(product.x) == {HALVES}
+    assert [linear.out for linear in product.linears] == [other.buffer]
+
+
+@pytest.mark.parametrize("down", [F32, HALVES])
+def test_a_gate_that_is_wanted_in_another_code_is_made_apart(
+    recorder: Recorder, x: Symbol, down: Any
+) -> None:
+    gate, up = recorder.linear(x, weight()), recorder.linear(x, weight())
+    recorder.linear(recorder.glu(gate, up, "silu"), weight(down))
+    nodes = fuse(recorder.ops)
     assert kinds(nodes) == ["Embed", "Prepare", "Product", "Prepare", "Product"]
-    assert isinstance(nodes[3], Prepare) and nodes[3].y is up.buffer and set(nodes[3].out) == {I8}
+    assert isinstance(nodes[3], Prepare) and nodes[3].y is up.buffer and set(nodes[3].out) == {down}
+
+
+def test_a_gate_that_others_read_is_made_apart(recorder: Recorder, x: Symbol) -> None:
+    gate, up = recorder.linear(x, weight()), recorder.linear(x, weight())
+    recorder.linear(recorder.glu(gate, up, "silu"), weight())
+    recorder.add(up, x)
+    nodes = fuse(recorder.ops)
+    assert "GatedProduct" not in kinds(nodes) and in_order(nodes)
 
 
 def test_head_norms_go_into_the_rotation(recorder: Recorder, x: Symbol) -> None:
