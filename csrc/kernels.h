@@ -102,5 +102,6 @@ struct KernelTable {
 namespace portable { extern const KernelTable table; }
 namespace avx2 { extern const KernelTable table; }
 namespace vnni { extern const KernelTable table; }
+namespace avx512 { extern const KernelTable table; }
 
 }  // namespace stoker

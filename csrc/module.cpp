@@ -50,9 +50,18 @@ bool has_vnni() {
 #endif
 }
 
+bool has_avx512() {
+#if defined(STOKER_HAS_AVX2)
+  return has_vnni() && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 // Instruction sets that this CPU and build offer, fastest first.
 std::vector<std::string> isas() {
   std::vector<std::string> names;
+  if (has_avx512()) names.push_back("avx512");
   if (has_vnni()) names.push_back("vnni");
   if (has_avx2()) names.push_back("avx2");
   names.push_back("portable");
@@ -64,6 +73,7 @@ const KernelTable& table_of(const std::string& isa) {
 #if defined(STOKER_HAS_AVX2)
   if (isa == "avx2" && has_avx2()) return avx2::table;
   if (isa == "vnni" && has_vnni()) return vnni::table;
+  if (isa == "avx512" && has_avx512()) return avx512::table;
 #endif
   std::string offered;
   for (const std::string& name : isas()) offered += (offered.empty() ? "" : ", ") + name;

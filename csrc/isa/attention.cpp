@@ -1,6 +1,6 @@
 // attention: causal grouped-query attention over pages, for any mix of prefill and decode rows.
 //
-// A unit of work is up to SPAN consecutive tokens of one sequence times one kv head or all of them.
+// A unit of work is a run of consecutive tokens of one sequence times one kv head or all of them.
 // The query heads of a kv head, of all tokens, are "lanes" that read the same keys. Keys fall into
 // splits at fixed positions:
 //
@@ -8,29 +8,52 @@
 //             split 0        | split 1        | split 2 (part)
 //
 // Within a split, page by page:
-//   1. scores of 16 keys (K is [head_dim][16]: one fma per channel for 8 keys), masked to -inf
-//      outside the row's window; their maximum
+//   1. scores of 16 keys, channel by channel, masked to -inf outside the row's window; their
+//      maximum
 //   2. weights = exp(score - maximum), and their sum
 //   3. output += weight * value, token by token
-// and the splits of a lane are folded together from the first to the last, each rescaled to the
-// larger maximum (Milakov & Gimelshein 2018). What a lane adds, and in which order, follows from
-// its own position alone: keys outside its window have weight 0, and adding those changes no sum.
-// So neither the other lanes of its unit, nor chunks and threads, nor which thread took which
-// split, can be seen in the result.
+// in the arithmetic of attention_floats.h or, for bf16 pages where the CPU has the instructions, of
+// attention_pairs.h. The splits of a lane are folded together from the first to the last, each
+// rescaled to the larger maximum (Milakov & Gimelshein 2018). What a lane adds, and in which order,
+// follows from its own position alone: keys outside its window have weight 0, and adding those
+// changes no sum. So neither the other lanes of its unit, nor chunks and threads, nor which thread
+// took which split, can be seen in the result.
 //
 // Cost per lane and key: 2 * head_dim multiply-adds, one exp; per unit one read of K and V, the
-// next page of which is fetched meanwhile: decode is bound by memory, prefill by multiply-adds.
+// next page of which is fetched meanwhile: decode is bound by memory, prefill by multiply-adds. A
+// run ends where the arithmetic's SPAN of tokens does, so that its keys are read once for as many.
 // Where there are enough units, one takes all kv heads, which lie side by side in a page. Few units
 // (decode of one long sequence) are shared out split by split, and folded afterwards.
-#include "isa/attention_page.h"
+#include "isa/attention_floats.h"
 #include "isa/ops.h"
 #include "isa/parallel.h"
+#if defined(STOKER_BF16)
+#include "isa/attention_pairs.h"
+#endif
 
 namespace stoker::STOKER_ISA {
 namespace {
 
-constexpr int SPAN = 4;        // most tokens in a unit
-constexpr int64_t SPLIT = 16;  // pages in a split
+constexpr int64_t SPLIT = 16;              // pages in a split
+constexpr int64_t LEAST_SPAN = 4;          // units of fewer tokens read too much for too little
+constexpr int64_t MOST_SHARED = 16 << 20;  // floats that threads may hand each other
+
+template <int N> struct Lanes { static constexpr int value = N; };
+
+// Calls body(Lanes<n>) with the n <= MOST that is given.
+template <int MOST, class Body> INLINE void with_lanes(int64_t n, Body& body) {
+  if constexpr (MOST > 1)
+    if (n < MOST) return with_lanes<MOST - 1>(n, body);
+  body(Lanes<MOST>{});
+}
+
+// Calls body(Lanes<n>, first lane) for groups of MOST lanes and then those that are left.
+template <int MOST, class Body> INLINE void abreast(int64_t lanes, Body body) {
+  for (int64_t first = 0; first < lanes; first += MOST) {
+    auto group = [&](auto n) { body(n, first); };
+    with_lanes<MOST>(least(lanes - first, int64_t(MOST)), group);
+  }
+}
 
 struct Unit {
   int64_t token, tokens;  // rows token .. token + tokens - 1: consecutive positions
@@ -68,21 +91,22 @@ void fold(const State& part, const State& state, int64_t lanes, int64_t padded) 
   }
 }
 
-template <class T> class Worker {
+template <class Math> class Worker {
  public:
+  using T = typename Math::T;
+
   Worker(const Attention& a, const Unit& unit, float* memory)
-      : a(a), unit(unit), D(a.kv.head_dim), padded((D + 7) / 8 * 8),
+      : a(a), unit(unit), D(a.kv.head_dim), padded(Math::out_floats(D)),
         group(a.heads / a.kv.kv_heads), lanes(group * unit.tokens), all(lanes * unit.heads),
         position(a.rows.positions[unit.token]),
         pages(a.rows.page_table + a.rows.row_seq[unit.token] * a.rows.max_pages),
-        queries(memory), scores(memory + all * D) {
+        page_floats((all | 1) * PAGE), scores(memory), queries(memory + SPLIT * page_floats) {
     for (int64_t lane = 0; lane < all; ++lane)
-      for (int64_t d = 0; d < D; ++d)
-        queries[lane * D + d] = a.q[query_offset(lane) + d] * a.scale;
+      Math::query(a.q + query_offset(lane), D, a.scale, query(lane));
   }
 
   static int64_t floats(const Attention& a, int64_t lanes) {
-    return lanes * (a.kv.head_dim + SPLIT * PAGE);
+    return lanes * Math::query_floats(a.kv.head_dim) + (lanes | 1) * SPLIT * PAGE;
   }
 
   // The splits in which some lane sees a key.
@@ -112,9 +136,8 @@ template <class T> class Worker {
 
   void finish(const State& state) {
     for (int64_t lane = 0; lane < all; ++lane) {
-      float* out = a.out + query_offset(lane);
-      const float inverse = 1.0f / state.sum[lane];
-      for (int64_t d = 0; d < D; ++d) out[d] = state.out[lane * padded + d] * inverse;
+      Math::finish(state.out + lane * padded, 1.0f / state.sum[lane], D,
+                   a.out + query_offset(lane));
     }
   }
 
@@ -150,12 +173,13 @@ template <class T> class Worker {
   }
   // Of the first lane at hand.
   float* row_of(int64_t page, int64_t head) const {
-    return scores + ((page - first_page) * all + head * lanes) * PAGE;
+    return scores + (page - first_page) * page_floats + (head * lanes + first) * PAGE;
   }
+  float* query(int64_t lane) const { return queries + lane * Math::query_floats(D); }
 
   void score() {
     for (int64_t page = first_page; page < end_page;) {
-      const bool two = count <= 3 && page + 1 < end_page;
+      const bool two = Math::pages_abreast(count) == 2 && page + 1 < end_page;
       const int64_t after = page + (two ? 2 : 1);
       for (int64_t head = 0; head < unit.heads; ++head) {
         const T* k[2] = {keys(page, head), keys(two ? page + 1 : page, head)};
@@ -164,13 +188,13 @@ template <class T> class Worker {
             after < end_page ? keys(after, head) : values(first_page, head),
             after + 1 < end_page ? keys(after + 1, head)
                                  : values(least(first_page + 1, end_page - 1), head)};
-        abreast(count, [&](auto n, int64_t lane) {
+        abreast<Math::ABREAST>(count, [&](auto n, int64_t lane) {
           constexpr int R = decltype(n)::value;
-          const float* q = queries + (head * lanes + first + lane) * D;
+          const float* q = query(head * lanes + first + lane);
           float* to = row_of(page, head) + lane * PAGE;
-          if constexpr (R <= 3)
-            if (two) return score_pages<R, 2>(k, next, D, q, to, all * PAGE);
-          score_pages<R, 1>(k, next, D, q, to, all * PAGE);
+          const T* const* meanwhile = lane ? k : next;
+          if (two) Math::template score<R, 2>(k, meanwhile, D, q, to, page_floats);
+          else Math::template score<R, 1>(k, meanwhile, D, q, to, page_floats);
         });
       }
       page = after;
@@ -193,20 +217,9 @@ template <class T> class Worker {
   // One lane's scores to weights.
   void weigh(int64_t head, int64_t lane, const State& to) {
     float* const rows = row_of(first_page, head) + lane * PAGE;
-    float* const end = rows + (end_page - first_page) * all * PAGE;
-    V8 largest = splat(-__builtin_inff());
-    for (float* row = rows; row < end; row += all * PAGE)
-      largest = max(largest, max(load(row), load(row + 8)));
-    const float maximum = top(largest);
-    V8 total = zero();
-    for (float* row = rows; row < end; row += all * PAGE) {
-      const V8 w0 = exp(sub(load(row), splat(maximum)));
-      const V8 w1 = exp(sub(load(row + 8), splat(maximum)));
-      store(row, w0), store(row + 8, w1);
-      total = STOKER_ISA::add(total, STOKER_ISA::add(w0, w1));
-    }
-    to.maximum[head * lanes + first + lane] = maximum;
-    to.sum[head * lanes + first + lane] = sum(total);
+    float* const end = rows + (end_page - first_page) * page_floats;
+    const int64_t at = head * lanes + first + lane;
+    to.maximum[at] = Math::weigh(rows, end, page_floats, to.sum[at]);
   }
 
   // Weights times values. At the edges tokens see different keys, and what a token does not see is
@@ -225,36 +238,36 @@ template <class T> class Worker {
     const T* next = page + 1 < end_page ? values(page + 1, head) : v;
     const float* weights = row_of(page, head) + start * PAGE;
     float* out = to.out + (head * lanes + first + start) * padded;
-    abreast(number, [&](auto n, int64_t lane) {
-      add_page<decltype(n)::value>(v, next, D, keys.begin, keys.end, weights + lane * PAGE,
-                                   out + lane * padded, padded);
+    abreast<Math::ABREAST>(number, [&](auto n, int64_t lane) {
+      Math::template add<decltype(n)::value>(v, lane ? v : next, D, keys.begin, keys.end,
+                                             weights + lane * PAGE, out + lane * padded, padded);
     });
   }
 
   const int64_t position;
   const int32_t* pages;
-  float* queries;  // [kv head][lane][head_dim], times the scale
+  const int64_t page_floats;  // an odd number of rows, so that pages do not share cache sets
   float* scores;   // [page of the split][kv head][lane][16]: scores, then weights
+  float* queries;  // [kv head][lane], times the scale
   // Of the split at hand: its pages, and which lanes of each kv head see some of it.
   int64_t first_page = 0, end_page = 0, first = 0, count = 0;
 };
 
-// Cut the rows into runs of up to SPAN consecutive positions of one sequence; returns their number.
-int64_t cut(const RowMap& rows, int32_t* starts) {
+// Rows fall into runs of consecutive positions of one sequence, anew at each multiple of `span`.
+bool begins_run(const RowMap& rows, int64_t t, int64_t span) {
+  return t == 0 || rows.positions[t] % span == 0 || rows.row_seq[t] != rows.row_seq[t - 1] ||
+         rows.positions[t] != rows.positions[t - 1] + 1;
+}
+
+int64_t count_runs(const RowMap& rows, int64_t span) {
   int64_t count = 0;
-  for (int64_t t = 0; t < rows.T; ++t) {
-    const bool joins = t > 0 && t - starts[count - 1] < SPAN &&
-                       rows.row_seq[t] == rows.row_seq[t - 1] &&
-                       rows.positions[t] == rows.positions[t - 1] + 1;
-    if (!joins) starts[count++] = int32_t(t);
-  }
-  starts[count] = int32_t(rows.T);
+  for (int64_t t = 0; t < rows.T; ++t) count += begins_run(rows, t, span);
   return count;
 }
 
 // How the work is cut: runs of rows, kv heads together or apart, and room for the largest unit.
 struct Units {
-  const int32_t* starts;
+  const int32_t* starts;  // of the runs, and then the number of rows
   int64_t runs, heads_together, kv_heads, lanes, state_floats;
 
   int64_t count() const { return runs * (kv_heads / heads_together); }
@@ -266,13 +279,13 @@ struct Units {
 };
 
 // Each unit by one thread, split after split.
-template <class T> void whole_units(Team& team, const Attention& a, const Units& units) {
+template <class Math> void whole_units(Team& team, const Attention& a, const Units& units) {
   auto body = [&](int64_t begin, int64_t end, int worker) {
-    const int64_t floats = 2 * units.state_floats + Worker<T>::floats(a, units.lanes);
+    const int64_t floats = 2 * units.state_floats + Worker<Math>::floats(a, units.lanes);
     float* memory = static_cast<float*>(team.scratch(worker, 4 * floats));
     for (int64_t i = begin; i < end; ++i) {
       const Unit unit = units.at(i);
-      Worker<T> work(a, unit, memory + 2 * units.state_floats);
+      Worker<Math> work(a, unit, memory + 2 * units.state_floats);
       const State state = State::in(memory, work.all);
       const State part = State::in(memory + units.state_floats, work.all);
       const Range splits = work.splits();
@@ -288,16 +301,16 @@ template <class T> void whole_units(Team& team, const Attention& a, const Units&
 }
 
 // Each split of each unit by any thread, and what they have found folded afterwards.
-template <class T>
+template <class Math>
 void shared_units(Team& team, const Attention& a, const Units& units, int64_t splits,
                   float* states) {
   auto memory = [&](int worker) {
-    return static_cast<float*>(team.scratch(worker, 4 * Worker<T>::floats(a, units.lanes)));
+    return static_cast<float*>(team.scratch(worker, 4 * Worker<Math>::floats(a, units.lanes)));
   };
   auto attend = [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const Unit unit = units.at(i / splits);
-      Worker<T> work(a, unit, memory(worker));
+      Worker<Math> work(a, unit, memory(worker));
       const Range own = work.splits();
       if (i % splits >= own.begin && i % splits < own.end)
         work.attend(i % splits, State::in(states + i * units.state_floats, work.all));
@@ -306,7 +319,7 @@ void shared_units(Team& team, const Attention& a, const Units& units, int64_t sp
   auto finish = [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const Unit unit = units.at(i);
-      Worker<T> work(a, unit, memory(worker));
+      Worker<Math> work(a, unit, memory(worker));
       auto state = [&](int64_t split) {
         return State::in(states + (i * splits + split) * units.state_floats, work.all);
       };
@@ -320,35 +333,45 @@ void shared_units(Team& team, const Attention& a, const Units& units, int64_t sp
   parallel(team, units.count(), chunk_of(team, units.count(), splits * units.state_floats), finish);
 }
 
-template <class T> void run(Team& team, const Attention& a) {
-  int64_t splits = 1;
-  for (int64_t t = 0; t < a.rows.T; ++t)
-    splits = most(splits, a.rows.positions[t] / (SPLIT * PAGE) + 1);
+template <class Math> void run(Team& team, const Attention& a) {
+  const RowMap& rows = a.rows;
   const int64_t few = 4 * team.threads(), kv_heads = a.kv.kv_heads;
-  const int64_t padded = (a.kv.head_dim + 7) / 8 * 8, starts_bytes = (a.rows.T + 16) / 16 * 64;
-  auto* starts = static_cast<int32_t*>(team.shared(starts_bytes));
-  Units units{starts, cut(a.rows, starts), 1, kv_heads, 0, 0};
-  const bool decode = units.runs == a.rows.T;
-  if (decode && units.runs * splits >= 2 * few) units.heads_together = kv_heads;
-  const int64_t tokens = decode ? 1 : SPAN;
-  units.lanes = tokens * (a.heads / kv_heads) * units.heads_together;
-  units.state_floats = State::floats(units.lanes, padded);
-  if (splits == 1 || units.count() >= few) return whole_units<T>(team, a, units);
-  // A state for every split; memory that grows forgets what it held, so the rows are cut again.
+  int64_t splits = 1;
+  for (int64_t t = 0; t < rows.T; ++t)
+    splits = most(splits, rows.positions[t] / (SPLIT * PAGE) + 1);
+  int64_t span = Math::SPAN, runs = count_runs(rows, span);
+  for (; span > LEAST_SPAN && runs * kv_heads < few; runs = count_runs(rows, span)) span /= 2;
+
+  Units units{nullptr, runs, 1, kv_heads, 0, 0};
+  const bool decode = runs == rows.T;
+  if (decode && runs * splits >= 2 * few) units.heads_together = kv_heads;
+  units.lanes = (decode ? 1 : span) * (a.heads / kv_heads) * units.heads_together;
+  units.state_floats = State::floats(units.lanes, Math::out_floats(a.kv.head_dim));
+
   const int64_t states = units.count() * splits * units.state_floats;
-  auto* memory = static_cast<uint8_t*>(team.shared(starts_bytes + 4 * states));
-  units.starts = starts = reinterpret_cast<int32_t*>(memory);
-  cut(a.rows, starts);
-  shared_units<T>(team, a, units, splits, reinterpret_cast<float*>(memory + starts_bytes));
+  const bool share = splits > 1 && units.count() < few && states <= MOST_SHARED;
+  const int64_t starts_bytes = (runs + 16) / 16 * 64;
+  uint8_t* memory = static_cast<uint8_t*>(team.shared(starts_bytes + (share ? states * 4 : 0)));
+  int32_t* starts = reinterpret_cast<int32_t*>(memory);
+  units.starts = starts;
+  for (int64_t t = 0; t < rows.T; ++t)
+    if (begins_run(rows, t, span)) *starts++ = int32_t(t);
+  *starts = int32_t(rows.T);
+  if (!share) return whole_units<Math>(team, a, units);
+  shared_units<Math>(team, a, units, splits, reinterpret_cast<float*>(memory + starts_bytes));
 }
 
 }  // namespace
 
 void attention(Team& team, const Attention& a) {
   switch (a.kv.number) {
-    case Number::f32: return run<float>(team, a);
-    case Number::f16: return run<F16>(team, a);
-    case Number::bf16: return run<BF16>(team, a);
+    case Number::f32: return run<Floats<float>>(team, a);
+    case Number::f16: return run<Floats<F16>>(team, a);
+#if defined(STOKER_BF16)
+    case Number::bf16: return run<PairsOfBF16>(team, a);
+#else
+    case Number::bf16: return run<Floats<BF16>>(team, a);
+#endif
   }
 }
 

@@ -1,7 +1,9 @@
 """rope_and_store and attention of the native set against the reference, and the promise on both.
 
 The pools hold NaN wherever nothing was written, so a single slot read too far shows in the result.
-Tolerance: 1e-5 absolute for outputs of size 1 (float32 sums in another order).
+Tolerance for outputs of size 1: 1e-5 absolute (float32 sums in another order). Where `avx512`
+multiplies bf16 pages in bf16, which rounds queries and weights to 2^-9: 1e-2 absolute, and 3e-3 of
+the root mean square.
 """
 
 from __future__ import annotations
@@ -21,12 +23,21 @@ from tests.support.kernels import (
     native,
 )
 
-HEADS = [(9, 3, 64), (4, 1, 80), (8, 8, 6), (14, 2, 12)]  # query heads, kv heads, head_dim
+# Query heads, kv heads, head_dim.
+HEADS = [(9, 3, 64), (4, 1, 80), (8, 8, 6), (14, 2, 12), (8, 1, 96), (3, 3, 128), (4, 2, 256)]
 WINDOWS = [None, 1, 7, 40]
+SPLIT = 256  # positions whose weights are summed together; see csrc/isa/attention.cpp
 
 
 def everything(paged: Paged) -> list[tuple[int, int]]:
     return [(0, length) for length in paged.lengths]
+
+
+def assert_near(got: torch.Tensor, wanted: torch.Tensor, dtype: str, isa: str) -> None:
+    if (isa, dtype) != ("avx512", "bf16"):
+        return torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-2)
+    assert (got - wanted).square().mean().sqrt() <= 3e-3 * wanted.square().mean().sqrt()
 
 
 def queries(rows: int, heads: int, dim: int, seed: int = 5) -> torch.Tensor:
@@ -82,7 +93,7 @@ def test_attention_equals_the_reference(
     q = queries(46, heads, dim)
     got = native(isa).attention(q, rows, paged.kv, dim**-0.5, window)
     wanted = REFERENCE.attention(q, rows, paged.kv, dim**-0.5, window)
-    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+    assert_near(got, wanted, dtype, isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -91,9 +102,9 @@ def test_attention_over_a_long_context(count: int, isa: str) -> None:
     paged = filled_pages((5000,), 1, 32, torch.bfloat16)
     rows, q = paged.rows([(5000 - count, 5000)]), queries(count, 4, 32)
     for window in (None, 1000):
-        got = native(isa).attention(q, rows, paged.kv, 0.5, window)
-        wanted = REFERENCE.attention(q, rows, paged.kv, 0.5, window)
-        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+        got = native(isa).attention(q, rows, paged.kv, 32**-0.5, window)
+        wanted = REFERENCE.attention(q, rows, paged.kv, 32**-0.5, window)
+        assert_near(got, wanted, "bf16", isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -121,8 +132,51 @@ def test_a_row_depends_on_nothing_but_its_own_keys(isa: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_a_later_token_that_is_nan_does_not_reach_back(isa: str) -> None:
-    paged = filled_pages((30,), 2, 8, torch.float32)
+@pytest.mark.parametrize("dtype", KV_TYPES)
+@pytest.mark.parametrize("window", [None, 30, SPLIT])
+def test_prefill_and_decode_agree_at_the_edges_of_splits(
+    window: int | None, dtype: str, isa: str
+) -> None:
+    for length in (SPLIT - 1, SPLIT, SPLIT + 1, 2 * SPLIT + 1):
+        paged = filled_pages((length,), 2, 64, KV_TYPES[dtype])
+        q = queries(length, 6, 64)
+        whole = native(isa, 1).attention(q, paged.rows([(0, length)]), paged.kv, 0.1, window)
+        assert_near(
+            whole,
+            REFERENCE.attention(q, paged.rows([(0, length)]), paged.kv, 0.1, window),
+            dtype,
+            isa,
+        )
+        for begin in (length - 1, length - 2, length - 17, length - SPLIT + 5):
+            rows = paged.rows([(begin, length)])
+            part = native(isa, 2).attention(q[begin:], rows, paged.kv, 0.1, window)
+            assert torch.equal(part, whole[begin:])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_few_units_of_a_long_sequence_are_shared_out(dtype: str, isa: str) -> None:
+    # One kv head and a chunk of a few units: threads share splits, not units.
+    paged = filled_pages((700,), 1, 64, KV_TYPES[dtype])
+    q = queries(100, 4, 64)
+    alone = native(isa, 1).attention(q, paged.rows([(600, 700)]), paged.kv, 0.1, None)
+    for threads in (2, 5, 16):
+        shared = native(isa, threads).attention(q, paged.rows([(600, 700)]), paged.kv, 0.1, None)
+        assert torch.equal(shared, alone)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_large_scores_overflow_nothing(dtype: str, isa: str) -> None:
+    paged = filled_pages((300,), 1, 16, KV_TYPES[dtype])
+    got = native(isa).attention(queries(300, 2, 16), paged.rows([(0, 300)]), paged.kv, 1e4, None)
+    assert torch.isfinite(got).all() and got.abs().max() < 10
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", KV_TYPES)
+def test_a_later_token_that_is_nan_does_not_reach_back(dtype: str, isa: str) -> None:
+    paged = filled_pages((30,), 2, 8, KV_TYPES[dtype])
     q, rows = queries(30, 4, 8), paged.rows([(0, 30)])
     clean = native(isa).attention(q, rows, paged.kv, 0.3, None)
     page, slot = int(paged.page_table[0, 1]), 21 % 16

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from stoker import __version__
 from stoker.cli.options import add_options, doc_of, read_options
-from stoker.core.config import GIB, EngineConfig, Limits, Machine, resolve
-from stoker.core.errors import StokerError
+from stoker.core.config import GIB, EngineConfig, IsaName, Limits, Machine, resolve
+from stoker.core.errors import ConfigError, StokerError
 from stoker.core.model import PAGE_SIZE
 from stoker.engine.machine import machine_facts
 from stoker.sched.admission import max_request_tokens
@@ -30,10 +30,10 @@ def run(args: Namespace) -> int:
     """0 when the model can be served as asked, 2 when something is in the way."""
     console = Console(highlight=False, markup=False, emoji=False)  # paths are shown as they are
     machine = machine_facts()
-    kernels = _kernels()
+    config = read_options(EngineConfig, args)
+    kernels = _kernels(config.isa)
     _show(console, "Machine", _machine_rows(machine))
     _show(console, "Kernels", kernels.rows)
-    config = read_options(EngineConfig, args)
     try:
         checkpoint = open_checkpoint(config.model, config.revision)
         weight_bytes = resident_bytes(checkpoint, config.kernels)
@@ -66,16 +66,19 @@ def _machine_rows(machine: Machine) -> Rows:
     ]
 
 
-def _kernels() -> _Kernels:
-    """The native set if its extension loads; the reference set is always there."""
+def _kernels(isa: IsaName) -> _Kernels:
+    """The native set if its extension loads and has `isa`; the reference set is always there."""
     reference = ("reference", "PyTorch in float32: the specification, slow")
     try:
         from stoker.kernels.cpu import available_isas
+        from stoker.kernels.dispatch import find_isa
 
-        isas = available_isas()
+        uses, isas = find_isa(isa), available_isas()
     except ImportError as error:
         return _Kernels(False, [("cpu", f"not built: {error}"), reference])
-    return _Kernels(True, [("cpu", f"uses {isas[0]} (has {', '.join(isas)})"), reference])
+    except ConfigError as error:
+        return _Kernels(False, [("cpu", error.message), reference])
+    return _Kernels(True, [("cpu", f"uses {uses} (has {', '.join(isas)})"), reference])
 
 
 def _model_rows(checkpoint: Checkpoint, tokenizer: Tokenizer) -> Rows:

@@ -26,6 +26,7 @@ STEP_WORK = 64 * GIB
 an order of magnitude (a Zen 3 core does 150 to 250 G operations a second)."""
 
 KernelName = Literal["cpu", "reference"]
+IsaName = Literal["auto", "avx512", "vnni", "avx2", "portable"]
 
 
 def option(default: Any, doc: str) -> Any:
@@ -40,6 +41,7 @@ class EngineConfig:
     model: str = option("", "Folder, GGUF file or Hugging Face id; empty: the demo model")
     revision: str | None = option(None, "Branch, tag or commit, for a model loaded by id")
     kernels: KernelName = option("cpu", "Kernel set: cpu (native) or reference (PyTorch, slow)")
+    isa: IsaName = option("auto", "Instruction set of the cpu kernels; auto: the CPU's best")
     kv_dtype: KVDtype = option("bf16", "Number format of the KV cache: bf16, f16 or f32")
     max_model_len: int | None = option(
         None, "Longest prompt + output, tokens; default: the model's"
@@ -157,6 +159,10 @@ def _check_ranges(config: EngineConfig) -> None:
         value = getattr(config, name)
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}, but must be at least 1", param=name)
+    if config.kernels == "reference" and config.isa != "auto":
+        raise ConfigError(
+            f"isa is {config.isa}, but kernels is reference: only cpu has a choice", param="isa"
+        )
     if (config.threads or 0) > MAX_THREADS:
         raise ConfigError(
             f"threads is {config.threads}, but must be at most {MAX_THREADS}", param="threads"

@@ -31,10 +31,11 @@ _NUMBERS = {dtype: getattr(_native.Number, name) for name, dtype in _DTYPES.item
 class CpuOps:
     """The kernel set `cpu`; see `kernels.ops.Ops` for the contract of each method.
 
-    threads: how many work on one op, the caller among them. isa: "vnni", "avx2" or "portable"; None
-    takes the best that this CPU has. Results do not depend on `threads`. vnni and avx2 give the
-    same bits, portable rounds differently. cpus: empty, or a logical CPU for each thread to be
-    bound to; the first, the caller's, is for the caller to bind.
+    threads: how many work on one op, the caller among them. isa: one of `available_isas()`;
+    None takes the best that this CPU has. Results do not depend on `threads`. vnni and avx2 give
+    the same bits; portable rounds differently, and avx512 does in attention over bf16 pages.
+    cpus: empty, or a logical CPU for each thread to be bound to; the first, the caller's, is for
+    the caller to bind.
 
     Raises:
         ValueError: an array has a wrong type or shape, or an id, position or page out of range; an

@@ -26,7 +26,7 @@ def build_runner(
     Raises:
         StartupError: the kernel set cannot run here, or the checkpoint cannot be loaded.
     """
-    ops = get_ops(config.kernels, limits.threads, cpus=cpus)
+    ops = get_ops(config.kernels, limits.threads, config.isa, cpus)
     model = build_model(
         checkpoint.config, checkpoint, ops, progress, max_positions=limits.max_model_len
     )

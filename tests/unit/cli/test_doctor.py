@@ -25,6 +25,17 @@ def test_a_model_that_can_be_served(folder: Path, capsys: pytest.CaptureFixture[
     assert ["context", "1,024", "tokens"] in rows
 
 
+def test_the_instruction_set_that_was_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["doctor", str(folder), "--isa", "portable"]) == 0
+    assert "uses portable (has " in capsys.readouterr().out
+    monkeypatch.setattr("stoker.kernels.cpu.available_isas", lambda: ("avx2", "portable"))
+    assert main(["doctor", str(folder), "--isa", "vnni"]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "isa is vnni, but this CPU and build have only avx2, portable" in shown
+
+
 def test_a_model_without_a_tokenizer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "tokenizer.json").unlink()
     assert main(["doctor", str(folder)]) == 2

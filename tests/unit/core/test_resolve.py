@@ -145,6 +145,13 @@ def test_every_option_has_a_doc_line() -> None:
             assert field.metadata["doc"], field.name
 
 
+def test_only_the_native_kernels_have_instruction_sets() -> None:
+    settle(isa="vnni")
+    with pytest.raises(ConfigError, match="isa is vnni, but kernels is reference") as refusal:
+        settle(kernels="reference", isa="vnni")
+    assert refusal.value.param == "isa"
+
+
 def test_rotary_tables_that_do_not_fit_are_refused() -> None:
     endless = replace(model(), max_position_embeddings=2**24)
     small = Machine(free_memory=3 * GIB, physical_cores=2)
