@@ -32,7 +32,7 @@ void run(const float* x, int64_t K, Rows rows, const WeightView& w, int64_t numb
          const Target& target) {
   const T* panel = reinterpret_cast<const T*>(w.data) + number * K * PANEL;
   constexpr int64_t step = 64 / int64_t(PANEL * sizeof(T));  // columns in a cache line
-  for_tiles<MOST>(rows, panel_bytes(w), step, [&](auto count, int64_t row, Ahead ahead) {
+  for_tiles<MOST>(rows, panel_bytes(w), step, [&](auto count, int64_t row, const Ahead& ahead) {
     tile<count.value>(x, K, panel, row, target, ahead);
   });
 }

@@ -56,7 +56,8 @@ template <int BITS, class S, int GROUPS, bool MINIMUM> struct Block {
 // A function of its own: GCC gives out registers, and spends its time, by the function.
 template <class B, int MR>
 __attribute__((noinline)) void tile(const uint8_t* w, const typename B::X* x, int64_t blocks, int64_t row,
-          const Target& target, Ahead ahead) {
+          const Target& target, const Ahead& first) {
+  Ahead ahead = first;
   V16 acc[MR];
 #pragma GCC unroll 12
   for (int m = 0; m < MR; ++m) acc[m] = splat16(0.0f);
@@ -75,7 +76,7 @@ void run(const void* x, Rows rows, const WeightView& w, int64_t number, const Ta
   const int64_t blocks = w.K / GROUP, size = blocks * B::BYTES;
   const uint8_t* panel = w.data + number * size;
   const auto* operand = static_cast<const typename B::X*>(x);
-  for_tiles<MOST_ROWS>(rows, size, 1, [&](auto count, int64_t row, Ahead ahead) {
+  for_tiles<MOST_ROWS>(rows, size, 1, [&](auto count, int64_t row, const Ahead& ahead) {
     tile<B, count.value>(panel, operand, blocks, row, target, ahead);
   });
 }

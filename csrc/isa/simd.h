@@ -55,17 +55,4 @@ INLINE V8 exp(V8 x) {
   return zero_where_less(mul(p, power_of_two(n)), x, splat(-87.0f));
 }
 
-// Sum and maximum of the eight, always in the same order.
-INLINE float sum(V8 x) {
-  float v[8];
-  store(v, x);
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-INLINE float top(V8 x) {
-  float v[8];
-  store(v, x);
-  const float a = most(most(v[0], v[4]), most(v[2], v[6]));
-  return most(a, most(most(v[1], v[5]), most(v[3], v[7])));
-}
-
 }  // namespace stoker::STOKER_ISA

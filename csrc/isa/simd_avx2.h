@@ -68,6 +68,17 @@ static inline void store_fixed_point(uint64_t* p, V8 x) {
   _mm256_storeu_si256((I8*)p, (I8)_mm256_xor_pd(low, beside));
   _mm256_storeu_si256((I8*)p + 1, (I8)_mm256_xor_pd(high, beside));
 }
+// Sum and maximum of the eight, in the order of simd_portable.h.
+static inline float sum(V8 x) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+static inline float top(V8 x) {
+  const __m128 four = _mm_max_ps(_mm256_extractf128_ps(x, 1), _mm256_castps256_ps128(x));
+  const __m128 two = _mm_max_ps(_mm_movehl_ps(four, four), four);
+  return _mm_cvtss_f32(_mm_max_ss(_mm_movehdup_ps(two), two));
+}
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 }  // namespace stoker::STOKER_ISA

@@ -47,6 +47,15 @@ static inline void store_fixed_point(uint64_t* p, V8 x) {
   const U8 whole = (U8)(__builtin_convertvector(x, D8) + beside) ^ (U8)beside;
   memcpy(p, &whole, sizeof whole);
 }
+// Sum and maximum of the eight, always in the same order.
+static inline float sum(V8 x) {
+  return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+static inline float top(V8 x) {
+  const auto most = [](float a, float b) { return a < b ? b : a; };
+  const float a = most(most(x[0], x[4]), most(x[2], x[6]));
+  return most(a, most(most(x[1], x[5]), most(x[3], x[7])));
+}
 static inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
 }  // namespace stoker::STOKER_ISA
