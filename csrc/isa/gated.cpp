@@ -19,8 +19,6 @@
 namespace stoker::STOKER_ISA {
 namespace {
 
-constexpr int64_t ROWS_AT_ONCE = 48;
-
 void half_unit(const Gated& a, const Part& part, int64_t unit, Rows rows, float* out) {
   for (int64_t number = 2 * unit; number < 2 * unit + 2; ++number, out += PANEL) {
     const float* bias = part.bias ? part.bias + number * PANEL : nullptr;
@@ -48,8 +46,7 @@ void gated(Team& team, const Gated& a) {
     }
   };
   const int64_t units = a.gate.weight.N / GROUP;
-  const int64_t each = a.M == 1 ? 2 : 4;  // as product()
-  parallel(team, units, chunk_of(team, units, a.M * a.K * GROUP, each), body);
+  parallel(team, units, chunk_of(team, units, a.M * a.K * GROUP, chunks_each(a.M)), body);
 }
 
 }  // namespace stoker::STOKER_ISA

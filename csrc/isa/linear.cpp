@@ -21,7 +21,7 @@
 namespace stoker::STOKER_ISA {
 namespace {
 
-constexpr int64_t PANELS_AT_ONCE = 4, ROWS_AT_ONCE = 48;
+constexpr int64_t PANELS_AT_ONCE = 4;
 
 // Finds the part that a unit belongs to; units only rise.
 struct Cursor {
@@ -43,6 +43,9 @@ void run_panel(const Product& a, const Part& part, int64_t number, Rows rows) {
 }
 
 }  // namespace
+
+// A stream from memory loses speed wherever it is cut. Of many rows only waiting at the end costs.
+int64_t chunks_each(int64_t M) { return M == 1 ? 2 : M <= ROWS_AT_ONCE ? 4 : 16; }
 
 void any_panel(const Operand& x, Rows rows, const WeightView& w, int64_t number,
                const Target& target) {
@@ -67,8 +70,7 @@ void product(Team& team, const Product& a) {
   int64_t panels = 0;
   for (int64_t i = 0; i < a.count; ++i) panels += panels_of(a.parts[i].weight.N);
   if (a.M == 0) return;
-  const int64_t each = a.M == 1 ? 2 : 4;  // a stream from memory loses speed wherever it is cut
-  parallel(team, panels, chunk_of(team, panels, a.M * a.K * PANEL / 2, each), body);
+  parallel(team, panels, chunk_of(team, panels, a.M * a.K * PANEL / 2, chunks_each(a.M)), body);
 }
 
 void linear(Team& team, const Linear& a) {

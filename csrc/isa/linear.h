@@ -6,6 +6,10 @@ namespace stoker::STOKER_ISA {
 
 struct Rows { int64_t begin, end; };  // begin is a multiple of TILE
 
+inline constexpr int64_t ROWS_AT_ONCE = 48;  // of the same few panels, before the next rows
+
+int64_t chunks_each(int64_t M);  // in how many chunks per thread to share the panels of M rows
+
 // Where a panel's outputs go: `out` and `residual` (null where there is none) point at row `first`.
 struct Target {
   const float* bias;
