@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.core.plan import SampleSpec
+from stoker.core.request import SamplingParams
 
 Row = NDArray[np.float32]
 
@@ -25,13 +26,12 @@ SMALLEST_PENALTY = 1e-30
 
 def needs_adjusting(spec: SampleSpec) -> bool:
     """Whether `adjust` would change the row."""
-    params = spec.params
+    return bool(spec.params.logit_bias or spec.banned_token_ids or _penalises(spec.params))
+
+
+def _penalises(params: SamplingParams) -> bool:
     return bool(
-        params.logit_bias
-        or spec.banned_token_ids
-        or params.repetition_penalty != 1.0
-        or params.frequency_penalty
-        or params.presence_penalty
+        params.repetition_penalty != 1.0 or params.frequency_penalty or params.presence_penalty
     )
 
 
@@ -44,17 +44,17 @@ def adjust(row: Row, spec: SampleSpec) -> None:
         row[ids] += np.array(list(params.logit_bias.values()), np.float32)[index]
     if spec.banned_token_ids:
         row[_known(spec.banned_token_ids, row)[0]] = -np.inf
+    # The whole context is gone through for every token: made an array once, and marked, not sorted.
+    history = np.asarray(spec.history if _penalises(params) else (), dtype=np.int32)
     if params.repetition_penalty != 1.0:
         penalty = max(params.repetition_penalty, SMALLEST_PENALTY)
-        # Marks instead of a sort: the whole context is gone through for every token.
         is_seen = np.zeros(row.shape[0], dtype=np.bool_)
-        is_seen[np.asarray(spec.history, dtype=np.int32)] = True
+        is_seen[history] = True
         ids = np.flatnonzero(is_seen)
         seen = row[ids]
         row[ids] = np.where(seen > 0, seen / penalty, seen * penalty)
     if params.frequency_penalty or params.presence_penalty:
-        output = np.asarray(spec.history[spec.num_prompt_tokens :], dtype=np.int32)
-        seen_ids, counts = np.unique(output, return_counts=True)
+        seen_ids, counts = np.unique(history[spec.num_prompt_tokens :], return_counts=True)
         times = counts.astype(np.float32)
         row[seen_ids] -= params.frequency_penalty * times + params.presence_penalty
 
