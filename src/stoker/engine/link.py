@@ -25,9 +25,6 @@ MAX_IPC_PATH = 100
 """A Unix socket's path has room for about 107 bytes."""
 EXIT_GRACE_S = 2.0
 LAST_WORDS_MS = 100
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""The engine has compute threads of its own. The libraries it loads would each start as many again,
-and they read these only once, when they are loaded."""
 
 
 class EngineLink:
@@ -46,7 +43,7 @@ class EngineLink:
         self._process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
-            env=ONE_THREAD | os.environ,
+            env=_environment(),
             stdout=sys.__stderr__,  # nothing it prints may mix with what this process prints
         )
         assert self._process.stdin is not None
@@ -108,6 +105,12 @@ class EngineLink:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+
+def _environment() -> dict[str, str]:
+    """The engine has compute threads of its own: the libraries it loads, which read this once, when
+    they are loaded, would each start as many again."""
+    return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | os.environ
 
 
 async def _end(process: asyncio.subprocess.Process) -> int:
