@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
@@ -104,6 +105,12 @@ class Kernels {
     std::lock_guard lock(team_.busy);
     stoker::pack_int(team_, *weight, in<void>(codes), in<void>(scale), in<void>(minimum));
     return weight;
+  }
+
+  // Memory for a weight that was packed before, to be read into it.
+  PackedWeight* unfilled(int64_t N, int64_t K, Format format, bool wide_scales, bool has_minimum,
+                         int group) {
+    return new PackedWeight(arena_, {nullptr, N, K, format, wide_scales, has_minimum, group});
   }
 
   void embed(Address ids, int64_t T, const PackedWeight& table, float scale, Address result) {
@@ -206,6 +213,11 @@ NB_MODULE(_native, m) {
         return std::pair(w.view().N, w.view().K);
       })
       .def_prop_ro("code", [](const PackedWeight& w) { return code_of(w.view()); })
+      .def_prop_ro("layout", [](const PackedWeight& w) {
+        const WeightView& v = w.view();
+        return std::tuple(v.N, v.K, v.format, v.wide_scales, v.has_minimum, v.group);
+      })
+      .def_prop_ro("address", [](PackedWeight& w) { return Address(w.data()); })
       .def_prop_ro("nbytes", &PackedWeight::nbytes);
 
   nb::class_<RowMap>(m, "RowMap").def("__init__", [](RowMap* self, Address positions,
@@ -227,6 +239,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("threads", &Kernels::threads)
       .def("pack_float", &Kernels::pack_float, NoGil())
       .def("pack_int", &Kernels::pack_int, NoGil())
+      .def("unfilled", &Kernels::unfilled)
       .def("plan", &Kernels::plan, nb::keep_alive<0, 1>(), "An empty plan on these kernels.")
       .def("embed", &Kernels::embed, NoGil())
       .def("linear", &Kernels::linear, NoGil())

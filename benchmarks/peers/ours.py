@@ -27,6 +27,7 @@ class Ours:
 
     def __init__(self, file: Path, sizes: Sizes) -> None:
         config = EngineConfig(
+            packed_cache="off",  # so that nothing is written while others are measured
             model=str(file),
             threads=sizes.threads,
             max_model_len=sizes.longest,

@@ -42,7 +42,7 @@ class Server:
 
 def stoker_server(kind: str, file: Path, threads: int) -> Server:
     command = (sys.executable, "-m", "stoker.cli.main", "serve", str(file))
-    options = ("--threads", str(threads), "--max-model-len", str(CONTEXT))
+    options = ("--threads", str(threads), "--max-model-len", str(CONTEXT), "--packed-cache", "off")
     return Server("ours", kind, command + options, "/ready")
 
 

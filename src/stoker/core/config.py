@@ -57,6 +57,10 @@ class EngineConfig:
     max_queue: int = option(1024, "Requests that may wait; more are refused with 503")
     threads: int | None = option(None, "Compute threads; default: the physical cores")
     pin_threads: bool = option(False, "Bind each compute thread to a physical core of its own")
+    packed_cache: str = option(
+        "~/.cache/stoker/packed",
+        "Folder where large models are kept as the kernels read them; off: none",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,10 @@ class PackedWeight:
     @property
     def shape(self) -> tuple[int, int]: ...
     @property
+    def layout(self) -> tuple[int, int, Format, bool, bool, int]: ...
+    @property
+    def address(self) -> int: ...
+    @property
     def nbytes(self) -> int: ...
 
 class RowMap:
@@ -144,6 +148,16 @@ class Kernels:
     @property
     def threads(self) -> int: ...
     def plan(self) -> Plan: ...
+    def unfilled(
+        self,
+        n: int,
+        k: int,
+        format: Format,
+        wide_scales: bool,
+        has_minimum: bool,
+        group: int,
+        /,
+    ) -> PackedWeight: ...
     def pack_float(self, data: int, n: int, k: int, format: Format, /) -> PackedWeight: ...
     def pack_int(
         self,

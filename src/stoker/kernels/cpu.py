@@ -8,16 +8,19 @@ page numbers) there. This module must not know of models or batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.core.config import KernelName
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
 from stoker.kernels import _native, memory
 from stoker.kernels.ops import Draw, Ints, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import GROUP, FloatFormat, FloatWeight, Int4Weight, Int8Weight, Weight
 
 Array = NDArray[np.float32]
+FormatName = Literal[FloatFormat, "int8", "int4"]
 F32, I32 = np.dtype(np.float32), np.dtype(np.int32)
 
 _DTYPES: dict[FloatFormat, np.dtype[np.generic]] = {
@@ -25,6 +28,9 @@ _DTYPES: dict[FloatFormat, np.dtype[np.generic]] = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(np.uint16),  # NumPy has no bfloat16: its bits
 }
+Layout = tuple[int, int, FormatName, bool, bool, int]
+"""Of a packed weight: rows, columns, number format, wide scales, minimum, columns per scale."""
+
 _NUMBERS = {dtype: getattr(_native.Number, name) for name, dtype in _DTYPES.items()}
 
 
@@ -42,7 +48,7 @@ class CpuOps:
             isa that this CPU lacks.
     """
 
-    name = "cpu"
+    name: KernelName = "cpu"
 
     def __init__(self, threads: int, isa: str | None = None, cpus: Sequence[int] = ()) -> None:
         if threads < 1:
@@ -98,6 +104,15 @@ class CpuOps:
             wide,
             group,
         )
+
+    def unfilled(self, layout: Layout) -> _native.PackedWeight:
+        """Memory for a weight that was packed before; see `kernels.packed_file`."""
+        rows, columns, name, wide_scales, has_minimum, group = layout
+        block = GROUP if name in ("int4", "int8") else 1
+        if min(rows, columns) < 1 or columns % block or group not in (16, 32):
+            raise ValueError(f"a packed weight cannot be {layout}")
+        number = getattr(_native.Format, name)
+        return self._native.unfilled(rows, columns, number, wide_scales, has_minimum, group)
 
     def vector(self, weight: Weight) -> Array:
         if not isinstance(weight, FloatWeight) or len(weight.shape) != 1:
@@ -249,6 +264,16 @@ class CpuOps:
         kind = _DTYPES[dtype]
         raw = memory.zeros(num_pages * page_values * kind.itemsize)
         return raw.view(kind).reshape(num_pages, page_values)
+
+
+def layout_of(weight: PackedWeight) -> Layout:
+    rows, columns, number, wide_scales, has_minimum, group = _packed(weight).layout
+    return rows, columns, cast(FormatName, number.name), wide_scales, has_minimum, group
+
+
+def address_of(weight: PackedWeight) -> int:
+    """Where its `nbytes` bytes are, which belong to it."""
+    return _packed(weight).address
 
 
 def available_isas() -> tuple[str, ...]:

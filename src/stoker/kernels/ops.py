@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.core.config import KernelName
 from stoker.core.model import Activation, KVDtype
 from stoker.weights.formats import Weight
 
@@ -34,6 +35,14 @@ class PackedWeight(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+
+class Tensors(Protocol):
+    """A checkpoint's tensors as one kernel set computes with them, by name. Any thread may ask."""
+
+    def packed(self, name: str) -> PackedWeight: ...
+
+    def vector(self, name: str) -> Array: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ class Draw(NamedTuple):
 class Ops(Protocol):
     """All arrays are contiguous unless said otherwise; results are new arrays."""
 
-    name: str
+    name: KernelName
 
     def pack(self, weight: Weight) -> PackedWeight:
         """Lay out an [N, K] weight for `linear` and `embed`. Called once, at load."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stoker.core.config import KernelName
 from stoker.core.model import PAGE_SIZE, Activation, KVDtype
 from stoker.kernels.ops import Draw, Ints, LayerKV, PackedWeight, Rows
 from stoker.weights.formats import FloatWeight, Int4Weight, Weight
@@ -47,7 +48,7 @@ class ReferenceOps:
     threads: of PyTorch, for the whole process; None leaves them as they are.
     """
 
-    name = "reference"
+    name: KernelName = "reference"
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None:

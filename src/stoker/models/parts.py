@@ -9,15 +9,14 @@ import threading
 from collections.abc import Callable
 
 from stoker.core.model import ModelConfig, RopeConfig
-from stoker.kernels.ops import Array, Ops, PackedWeight
+from stoker.kernels.ops import Array, Ops, PackedWeight, Tensors
 from stoker.layers.attention import Attention
 from stoker.layers.embedding import Embedding
 from stoker.layers.linear import Linear
 from stoker.layers.mlp import GatedMLP
 from stoker.layers.norm import RMSNorm
 from stoker.layers.rotary import cos_sin_table
-from stoker.weights.contract import Checkpoint
-from stoker.weights.formats import Weight
+from stoker.weights.contract import Checkpoint, resident_bytes
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all, from any thread, one call at a time."""
@@ -34,12 +33,14 @@ class Parts:
         config: ModelConfig,
         checkpoint: Checkpoint,
         ops: Ops,
+        tensors: Tensors,
         max_positions: int,
         progress: Progress,
     ) -> None:
         self.config = config
         self.ops = ops
-        self._checkpoint = checkpoint
+        self._tensors = tensors
+        self._total = resident_bytes(checkpoint, ops.name)
         self._names = frozenset(checkpoint.names())
         self._progress = progress
         self._loaded = 0
@@ -106,20 +107,17 @@ class Parts:
         return self.ops.array(cos_sin_table(rope, self.config.head_dim, max_positions))
 
     def _packed(self, name: str) -> PackedWeight:
-        weight = self._checkpoint.weight(name)
-        packed = self.ops.pack(weight)
-        self._count(weight)
+        packed = self._tensors.packed(name)
+        self._count(packed.nbytes)
         return packed
 
     def _vector(self, name: str) -> Array:
-        weight = self._checkpoint.weight(name)
-        vector = self.ops.vector(weight)
-        self._count(weight)
+        vector = self._tensors.vector(name)
+        self._count(vector.nbytes)
         return vector
 
-    def _count(self, weight: Weight) -> None:
-        total = self._checkpoint.nbytes
+    def _count(self, nbytes: int) -> None:
         with self._lock:
-            self._loaded += weight.nbytes
-            # A rare type may turn out larger than was foreseen; the bar must not overrun.
-            self._progress(min(self._loaded, total), total)
+            self._loaded += nbytes
+            # Padding, or a rare type that turns out larger than foreseen: the bar must not overrun.
+            self._progress(min(self._loaded, self._total), self._total)

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from stoker.core.errors import CheckpointError
 from stoker.core.model import ModelConfig
-from stoker.kernels.ops import Ops
+from stoker.kernels.ops import Ops, Tensors
+from stoker.kernels.packing import CheckpointTensors
 from stoker.layers.block import Block
 from stoker.models import gemma3, llama, qwen
 from stoker.models.model import Model
@@ -35,11 +36,13 @@ def build_model(
     ops: Ops,
     progress: Progress,
     *,
+    tensors: Tensors | None = None,
     max_positions: int | None = None,
     threads: int = 4,
 ) -> Model:
     """Load every tensor of a checkpoint into the layout of a kernel set.
 
+    tensors: where they come from, if not straight from the checkpoint.
     max_positions: longest sequence the model will see, tokens; default: what the config allows.
     threads: how many layers are read and packed at once; each holds one unpacked tensor.
     progress: may be called from these threads, see `parts.Progress`.
@@ -52,9 +55,9 @@ def build_model(
         raise CheckpointError(
             f"the model family is {config.family}, but Stoker runs {', '.join(sorted(FAMILIES))}"
         )
-    parts = Parts(
-        config, checkpoint, ops, max_positions or config.max_position_embeddings, progress
-    )
+    tensors = tensors or CheckpointTensors(checkpoint, ops)
+    positions = max_positions or config.max_position_embeddings
+    parts = Parts(config, checkpoint, ops, tensors, positions, progress)
     with ThreadPoolExecutor(threads, thread_name_prefix="load") as pool:
         # The ends of the model are its largest tensors: they start first.
         ends = pool.submit(parts.embedding_and_head)
