@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Spread
@@ -95,8 +96,8 @@ def main() -> None:
     for _ in range(args.rounds):
         for state in ("cold", "warm"):
             for name, (load, paths) in cases.items():
-                read = speed(lambda paths=paths: dd(paths), paths, state == "cold")
-                found[name, state].append((speed(load, paths, state == "cold"), read))
+                by_dd = speed(partial(dd, paths), paths, state == "cold")
+                found[name, state].append((speed(load, paths, state == "cold"), by_dd))
     ratios = {}
     for (name, state), pairs in found.items():
         mine, read = (Spread.of(values) for values in zip(*pairs, strict=True))

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from stoker.kernels.cpu import CpuOps
 
 
-def get_ops(
-    name: KernelName, threads: int, isa: IsaName = "auto", cpus: Sequence[int] = ()
-) -> Ops:
+def get_ops(name: KernelName, threads: int, isa: IsaName = "auto", cpus: Sequence[int] = ()) -> Ops:
     """The kernel set `name`, working with `threads` threads.
 
     isa: instruction set of the native kernels; auto takes this CPU's best. cpus: a logical CPU for
