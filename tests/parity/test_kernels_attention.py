@@ -1,9 +1,6 @@
 """rope_and_store and attention of the native set against the reference, and the promise on both.
 
 The pools hold NaN wherever nothing was written, so a single slot read too far shows in the result.
-Tolerance for outputs of size 1: 1e-5 absolute (float32 sums in another order). Where `avx512`
-multiplies bf16 pages in bf16, which rounds queries and weights to 2^-9: 1e-2 absolute, and 3e-3 of
-the root mean square.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.bounds import assert_attention
 from tests.support.kernels import (
     ISAS,
     KV_TYPES,
@@ -31,13 +29,6 @@ SPLIT = 256  # positions whose weights are summed together; see csrc/isa/attenti
 
 def everything(paged: Paged) -> list[tuple[int, int]]:
     return [(0, length) for length in paged.lengths]
-
-
-def assert_near(got: torch.Tensor, wanted: torch.Tensor, dtype: str, isa: str) -> None:
-    if (isa, dtype) != ("avx512", "bf16"):
-        return torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
-    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-2)
-    assert (got - wanted).square().mean().sqrt() <= 3e-3 * wanted.square().mean().sqrt()
 
 
 def queries(rows: int, heads: int, dim: int, seed: int = 5) -> torch.Tensor:
@@ -93,7 +84,7 @@ def test_attention_equals_the_reference(
     q = queries(46, heads, dim)
     got = native(isa).attention(q, rows, paged.kv, dim**-0.5, window)
     wanted = REFERENCE.attention(q, rows, paged.kv, dim**-0.5, window)
-    assert_near(got, wanted, dtype, isa)
+    assert_attention(got, wanted, dtype, isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -104,7 +95,7 @@ def test_attention_over_a_long_context(count: int, isa: str) -> None:
     for window in (None, 1000):
         got = native(isa).attention(q, rows, paged.kv, 32**-0.5, window)
         wanted = REFERENCE.attention(q, rows, paged.kv, 32**-0.5, window)
-        assert_near(got, wanted, "bf16", isa)
+        assert_attention(got, wanted, "bf16", isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -141,7 +132,7 @@ def test_prefill_and_decode_agree_at_the_edges_of_splits(
         paged = filled_pages((length,), 2, 64, KV_TYPES[dtype])
         q = queries(length, 6, 64)
         whole = native(isa, 1).attention(q, paged.rows([(0, length)]), paged.kv, 0.1, window)
-        assert_near(
+        assert_attention(
             whole,
             REFERENCE.attention(q, paged.rows([(0, length)]), paged.kv, 0.1, window),
             dtype,

@@ -37,7 +37,11 @@ GLU = 2e-6
 """As a share of the largest |gate * up|: gelu's 1 + tanh cancels, and exp is within 2 ulp."""
 ROPE = 0.0
 ATTENTION = 1e-5
-"""Absolute, for values of size 1."""
+"""Absolute, for values of size 1: float32 sums in another order."""
+ATTENTION_IN_BF16 = 1e-2
+"""The same, of `avx512` over bf16 pages, which rounds queries and weights to 2^-9."""
+ATTENTION_IN_BF16_NORM = 3e-3
+"""Norm of the error over the norm of the result."""
 LOGPROBS = 1e-6
 
 
@@ -62,6 +66,15 @@ def assert_linear(
         slack += LINEAR[kind].sums * (wanted.abs() + bias.abs())
     error = (got.double() - wanted).abs()
     assert (error <= slack).all(), f"{kind}: {float((error / slack).max()):.2f} times the bound"
+
+
+def assert_attention(got: torch.Tensor, wanted: torch.Tensor, dtype: str, isa: str) -> None:
+    """Hold attention over pages of `dtype` to the reference's."""
+    in_bf16 = (isa, dtype) == ("avx512", "bf16")
+    atol = ATTENTION_IN_BF16 if in_bf16 else ATTENTION
+    torch.testing.assert_close(got, wanted, rtol=0, atol=atol)
+    if in_bf16:
+        assert norm_error(got, wanted) <= ATTENTION_IN_BF16_NORM
 
 
 def norm_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
