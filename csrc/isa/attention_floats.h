@@ -14,7 +14,7 @@ namespace stoker::STOKER_ISA {
 
 // Fetch the line that lies `at` values behind p, once for each line.
 template <class T> INLINE void fetch(const T* p, int64_t at) {
-  if (at * int64_t(sizeof(T)) % 64 == 0) prefetch(p + at);
+  if (at * int64_t(sizeof(T)) % 64 == 0) prefetch_far(p + at);
 }
 
 // out[r][c] += weight[r][t] * v[t][c] for the 8 * WIDTH channels from v on and t in low..high-1.
@@ -25,7 +25,7 @@ INLINE void add_values(const T* v, const T* next, int64_t D, int64_t low, int64_
   for (int r = 0; r < R; ++r)
     for (int w = 0; w < WIDTH; ++w) sums[r][w] = load(out + r * out_stride + w * 8);
   for (int64_t t = low; t < high; ++t) {
-    prefetch(next + t * D);
+    prefetch_far(next + t * D);
 #pragma GCC unroll 4
     for (int w = 0; w < WIDTH; ++w) {
       const V8 value = load(v + t * D + w * 8);

@@ -55,7 +55,7 @@ struct PairsOfBF16 {
     for (int64_t pair = 0; pair < D / 2; ++pair) {
 #pragma GCC unroll 2
       for (int p = 0; p < PAGES; ++p) {
-        prefetch(next[p] + pair * 2 * PAGE);
+        prefetch_far(next[p] + pair * 2 * PAGE);
         const Pairs keys = zip_rows(k[p] + pair * 2 * PAGE);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
@@ -94,7 +94,7 @@ struct PairsOfBF16 {
         for (int half = 0; half < 2; ++half)
           sums[r][half] = load16(out + r * out_stride + c + half * 16);
       for (int64_t t = low & ~1; t < high; t += 2) {
-        prefetch(next + t * D + c), prefetch(next + t * D + D + c);
+        prefetch_far(next + t * D + c), prefetch_far(next + t * D + D + c);
         const T* const even = t >= low ? v + t * D + c : nothing;
         const T* const odd = t + 1 < high ? v + t * D + D + c : nothing;
         Pairs values[2];

@@ -79,6 +79,8 @@ static inline float top(V8 x) {
   const __m128 two = _mm_max_ps(_mm_movehl_ps(four, four), four);
   return _mm_cvtss_f32(_mm_max_ss(_mm_movehdup_ps(two), two));
 }
+// Into the first level, or only as far as the second.
 static inline void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+static inline void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 
 }  // namespace stoker::STOKER_ISA

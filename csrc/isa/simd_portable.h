@@ -56,6 +56,8 @@ static inline float top(V8 x) {
   const float a = most(most(x[0], x[4]), most(x[2], x[6]));
   return most(a, most(most(x[1], x[5]), most(x[3], x[7])));
 }
+// Into the first level, or only as far as the second.
 static inline void prefetch(const void* p) { __builtin_prefetch(p); }
+static inline void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace stoker::STOKER_ISA
