@@ -1,8 +1,9 @@
 """Packed weights of a model kept from one start to the next, in one file a model.
 
-A file is named after the content of the checkpoint and a hash of the code that packs it: neither
-another checkpoint in the old place nor another layout is taken for the same, and nobody has to
-count versions. It appears whole, by renaming. Whatever is wrong with it or with the folder is a
+A file is named after the content of the checkpoint and a hash of what made it: the code that packs,
+and the size and time of every file read. So neither another checkpoint in the old place, nor one
+changed where its identity takes no sample, nor another layout is taken for the same, and nobody has
+to count versions. It appears whole, by renaming. Whatever is wrong with it or with the folder is a
 warning, and the weights come from the checkpoint.
 """
 
@@ -50,7 +51,7 @@ class CachedTensors:
     """
 
     def __init__(self, folder: Path, checkpoint: Checkpoint, ops: CpuOps) -> None:
-        self.path = folder / f"{checkpoint.revision}-{_packing(ops)}.packed"
+        self.path = folder / f"{checkpoint.revision}-{_maker(checkpoint, ops)}.packed"
         self._ops = ops
         self._source = CheckpointTensors(checkpoint, ops)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="packed-cache")
@@ -127,13 +128,20 @@ class CachedTensors:
                 other.unlink(missing_ok=True)
 
 
-def _packing(ops: CpuOps) -> str:
+def _maker(checkpoint: Checkpoint, ops: CpuOps) -> str:
     """32 hex digits that differ where a weight might be packed differently: of the instruction set,
-    the library, and every line that converts a checkpoint's tensors."""
+    the library, every line that converts a checkpoint's tensors, and the checkpoint's files as they
+    lie there."""
     digest = xxh3_128(ops.isa.encode())
     readers = sorted(Path(weights.__file__).parent.glob("*.py"))
     for path in (*readers, Path(cpu.__file__), Path(_native.__file__)):
         digest.update(path.read_bytes())
+    files = [checkpoint.path]
+    if checkpoint.path.is_dir():
+        files = sorted(checkpoint.path.glob("*.safetensors"))
+    for file in files:
+        stat = file.stat()
+        digest.update(f"{stat.st_size} {stat.st_mtime_ns} ".encode())
     return digest.hexdigest()
 
 

@@ -190,3 +190,21 @@ def test_what_another_version_packed_is_neither_used_nor_kept(
         pytest.skip("this CPU has one instruction set")
     assert load(tmp_path, checkpoint)[1] is False
     assert the_file(tmp_path) != old
+
+
+def test_a_change_that_no_sample_of_the_identity_sees_is_another_model(
+    tmp_path: Path, checkpoint: Checkpoint
+) -> None:
+    model = tmp_path / "model.gguf"
+    shutil.copy2(checkpoint.path, model)
+    load(tmp_path / "cache", open_checkpoint(str(model)))
+    with model.open("r+b") as file:
+        file.seek(-6000, os.SEEK_END)  # between two samples
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    changed = open_checkpoint(str(model))
+    assert changed.revision == checkpoint.revision
+    tensors, complete = load(tmp_path / "cache", changed)
+    assert not complete
+    assert tensors == load(tmp_path / "empty", changed)[0]
