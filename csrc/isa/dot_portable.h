@@ -31,11 +31,10 @@ INLINE void int8_dots(const uint8_t* q, const Activations<GROUPS>* x, int64_t st
                       I16 (&dot)[MR]) {
   for (int m = 0; m < MR; ++m) dot[m] = I16{};
   for (int k = G * GROUP / GROUPS; k < (G + 1) * GROUP / GROUPS; ++k) {
+    int32_t column[PANEL];
+    for (int r = 0; r < PANEL; ++r) column[r] = int8_t(q[(k / 4 * PANEL + r) * 4 + k % 4]);
     I16 w;
-    for (int r = 0; r < 8; ++r) {
-      const uint8_t* code = q + (k / 4 * PANEL + r) * 4 + k % 4;
-      w.low[r] = int8_t(code[0]), w.high[r] = int8_t(code[32]);
-    }
+    memcpy(&w, column, sizeof w);
     for (int m = 0; m < MR; ++m) add_products(dot[m], w, x[m / TILE * stride].q[m % TILE][k]);
   }
 }
