@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core.model import ModelConfig, kv_layout
-from stoker.core.request import Request, SamplingParams
+from stoker.core.request import Pooling, Request, SamplingParams
 from stoker.kernels.dispatch import get_ops
 from stoker.kernels.ops import Ops
 from stoker.models.model import Model
@@ -32,6 +32,7 @@ from tests.support.paged import PagedModel
 
 LAYERS = 2
 INT4 = ("attn_q", "attn_output", "ffn_gate", "ffn_down")
+POOLINGS: tuple[Pooling, ...] = ("last", "mean")
 INT8 = ("attn_k", "attn_v", "ffn_up")
 
 
@@ -81,6 +82,7 @@ def _params(number: int) -> SamplingParams:
         replace(plain, min_p=0.02, repetition_penalty=1.2),
         replace(plain, presence_penalty=0.7, frequency_penalty=0.4, logit_bias={5: 3.0, 9: -4.0}),
         replace(plain, temperature=1.5, stop_token_ids=(7,), min_tokens=3),
+        replace(plain, prompt_logprobs=3),
     )
     return kinds[number % len(kinds)]
 
@@ -95,6 +97,11 @@ def _request(number: int, prompt_len: int, *, shared_prefix: int = 0) -> Request
         params=_params(number),
         choice=number % 3,
     )
+
+
+def _pooled(request: Request, pooling: Pooling) -> Request:
+    """A request for an embedding of the same prompt."""
+    return replace(request, params=SamplingParams(max_tokens=0), choice=0, pooling=pooling)
 
 
 def test_batched_equals_alone(loaded: Loaded) -> None:
@@ -146,6 +153,39 @@ def test_preempted_equals_undisturbed(loaded: Loaded) -> None:
         assert system.stats.num_preemptions > 1
         for request in requests:
             assert got[request.id] == loaded.alone(request)
+
+
+@pytest.mark.parametrize("budget", [5, 16, 512])
+@pytest.mark.parametrize("caching", [False, True])
+def test_what_is_read_of_a_prompt_is_the_same_under_any_conditions(
+    loaded: Loaded, budget: int, caching: bool
+) -> None:
+    """Log-probabilities of the prompt and embeddings, in a tight pool, after others of the same
+    prefix, and before: such a request fills the cache for those that follow it."""
+    requests = [_request(n, 40 + n, shared_prefix=33) for n in (6, 1, 13, 2)]
+    requests += [
+        replace(_pooled(item, pooling), id=f"{pooling}{item.id}", priority=1)
+        for item in requests
+        for pooling in POOLINGS
+    ]
+    requests += [replace(item, id=f"urgent {item.id}", priority=-1) for item in requests]
+    pages = kv_layout(loaded.config, "bf16").pages_needed(54 + 12, budget)
+    conditions = Conditions(
+        budget=budget,
+        max_num_seqs=5,
+        num_pages=2 * pages,
+        prefix_caching=caching,
+        steps_between_arrivals=2,
+    )
+    system = loaded.system(conditions)
+    got = system.answer(requests)
+    assert budget == 512 or system.stats.num_preemptions > 0
+    for request in requests:
+        want = loaded.alone(request)
+        assert got[request.id] == want
+        scored = request.params.prompt_logprobs is not None
+        assert len(want.prompt_logprobs) == (len(request.prompt_token_ids) - 1) * scored
+        assert bool(want.embedding) == (request.pooling is not None)
 
 
 @st.composite

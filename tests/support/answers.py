@@ -23,6 +23,8 @@ class Answer:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: FinishReason | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
+    embedding: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,4 +85,6 @@ class System:
                 sofar.token_ids + event.token_ids,
                 sofar.logprobs + (event.logprobs or ()),
                 event.finish_reason,
+                sofar.prompt_logprobs + event.prompt_logprobs,
+                sofar.embedding + event.embedding,
             )

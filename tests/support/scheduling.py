@@ -38,7 +38,7 @@ def limits(windows: Sequence[int | None] = (None,), **fields: Any) -> Limits:
 
 def request(request_id: str, prompt: Sequence[int], **fields: Any) -> Request:
     """Fields of SamplingParams and of Request alike; greedy unless a test says otherwise."""
-    own = {k: fields.pop(k) for k in ("choice", "priority", "cache_salt") if k in fields}
+    own = {k: fields.pop(k) for k in ("choice", "priority", "cache_salt", "pooling") if k in fields}
     params = SamplingParams(**({"temperature": 0.0} | fields))
     return Request(id=request_id, prompt_token_ids=list(prompt), params=params, **own)
 

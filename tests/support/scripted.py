@@ -10,8 +10,10 @@ one, a wrong prefix hit, a page freed too early or dropped from a window too soo
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from stoker.core.model import PAGE_SIZE, KVLayout
 from stoker.core.plan import SampleSpec, SeqResult, SeqStep, StepPlan, StepResult
@@ -94,7 +96,43 @@ class ScriptedRunner:
             chains = [self._write(step) for step in plan.seqs]
             for step, chain in zip(plan.seqs, chains, strict=True):
                 self._read(step, chain)
-        return StepResult(plan.step_id, tuple(self._draw(step) for step in plan.seqs))
+        return StepResult(
+            plan.step_id,
+            tuple(
+                replace(
+                    self._draw(step), prompt_logprobs=self._score(step), pooled=self._pool(step)
+                )
+                for step in plan.seqs
+            ),
+        )
+
+    def _score(self, step: SeqStep) -> tuple[TokenLogprobs, ...]:
+        """Each token of the prompt at minus (1 + the token before it)."""
+        spec = step.score
+        if spec is None:
+            return ()
+        top = tuple(range(spec.num_top))
+        before = step.token_ids[spec.first : spec.first + len(spec.targets)]
+        if len(before) < len(spec.targets):
+            raise KVMismatch(f"{step.request_id} is asked for rows that the step does not have")
+        return tuple(
+            TokenLogprobs(token, -1.0 - prior, top, tuple(-1.0 - i for i in top), rank=1 + prior)
+            for prior, token in zip(before, spec.targets, strict=True)
+        )
+
+    def _pool(self, step: SeqStep) -> bytes:
+        """A vector of two numbers: the last token or the mean of all, and the number of rows."""
+        spec = step.pool
+        if spec is None:
+            return b""
+        if spec.pooling == "last":
+            return struct.pack("<2f", step.token_ids[-1], 1)
+        total, count = struct.unpack("<2d", spec.partial) if spec.partial else (0.0, 0.0)
+        rows = step.token_ids[spec.first :]
+        total, count = total + sum(rows), count + len(rows)
+        if spec.total is None:
+            return struct.pack("<2d", total, count)
+        return struct.pack("<2f", total / spec.total, count)
 
     def _draw(self, step: SeqStep) -> SeqResult:
         spec = step.sample

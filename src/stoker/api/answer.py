@@ -63,7 +63,9 @@ def check_job(state: AppState, job: Job) -> None:
     with named_as(job.names):
         check_sampling(job.params, info.vocab_size)
         for prompt in job.prompts:
-            check_prompt(prompt, info.vocab_size, info.max_model_len, prompt_name)
+            check_prompt(
+                prompt, info.vocab_size, info.max_model_len, prompt_name, job.params.max_tokens
+            )
 
 
 async def answer(state: AppState, request: Request, job: Job) -> Response:

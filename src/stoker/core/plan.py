@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoker.core.request import SamplingParams, TokenLogprobs
+from stoker.core.request import Pooling, SamplingParams, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,34 @@ class SampleSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreSpec:
+    """Log-probabilities wanted of known tokens: row `first + i` of the sequence's part of the step
+    is asked for the token `targets[i]`, which is the one that follows it."""
+
+    first: int
+    targets: Sequence[int]
+    num_top: int
+    """How many of the most probable tokens to name beside each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """One vector wanted of a prompt's hidden states, after the model's last norm.
+
+    `last` takes the step's last row. `mean` adds rows up from row `first` on, one after the other,
+    so that the sum does not depend on how the prompt was cut; what is summed so far travels with
+    the plan, because the runner remembers nothing.
+    """
+
+    pooling: Pooling
+    first: int
+    partial: bytes
+    """Sum of the rows before, little-endian float64; empty where there are none."""
+    total: int | None
+    """Rows of the whole sum, in the step that ends it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SeqStep:
     """One sequence's part of a step: compute tokens [start, start + len(token_ids))."""
 
@@ -41,7 +69,9 @@ class SeqStep:
     """Per KV group: physical page of logical page i; covers start + len(token_ids) tokens. A page
     before a windowed group's window is -1."""
     sample: SampleSpec | None
-    """None while the prompt is not yet complete."""
+    """None while the prompt is not yet complete, and where no token is wanted."""
+    score: ScoreSpec | None = None
+    pool: PoolSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +93,11 @@ class SeqResult:
     request_id: str
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
+    """One for each of the step's `ScoreSpec.targets`."""
+    pooled: bytes = b""
+    """What the step's `PoolSpec` asks for: the next `partial`, or in the step that ends it the
+    vector, little-endian float32."""
     error: str | None = None
     """Set when this sequence alone failed (for example non-finite logits)."""
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from stoker.core.errors import ErrorInfo
+
+Pooling = Literal["last", "mean"]
+"""How the hidden states of a text become one vector: the last token's, or the mean of all."""
 
 
 class FinishReason(StrEnum):
@@ -24,7 +28,7 @@ class SamplingParams:
     """How tokens are drawn and when a choice ends. Validate with `core.validate.check_sampling`."""
 
     max_tokens: int | None = None
-    """Most tokens to generate; None: the rest of the context."""
+    """Most tokens to generate; None: the rest of the context; 0: only compute the prompt."""
     min_tokens: int = 0
     """No stop condition of any kind applies before this many tokens were generated."""
     temperature: float = 1.0
@@ -60,6 +64,9 @@ class SamplingParams:
     logprobs: int | None = None
     """None: no logprobs; k: the sampled token's and the k most probable ones', natural log of the
     model's own distribution (before bias, penalties and temperature)."""
+    prompt_logprobs: int | None = None
+    """The same for every token of the prompt but the first. Such a request does not read the prefix
+    cache, for the rows that it wants are those that a hit would skip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +85,8 @@ class Request:
     """Prefix pages are shared only between requests of the same salt."""
     arrival_time: float = 0.0
     """Seconds since the epoch, for metrics only."""
+    pooling: Pooling | None = None
+    """Wants an embedding of the prompt; with `max_tokens` 0."""
 
 
 MIN_LOGPROB = -9999.0
@@ -86,12 +95,14 @@ MIN_LOGPROB = -9999.0
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Log-probabilities at one generated position. `top_*` are in falling order."""
+    """Log-probabilities at one position. `top_*` are in falling order."""
 
     token_id: int
     logprob: float
     top_ids: tuple[int, ...] = ()
     top_logprobs: tuple[float, ...] = ()
+    rank: int = 0
+    """Of a prompt's token among all by falling probability, 1 the first; 0: not asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,10 @@ class TokenEvent:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] | None = None
     """One entry per token id where the request asked for logprobs."""
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
+    """Of the prompt's next tokens, the first token of all left out; they come before any token."""
+    embedding: bytes = b""
+    """Little-endian float32, with the finish reason of a request with `pooling`."""
     finish_reason: FinishReason | None = None
     stop_token_id: int | None = None
     """The token id that ended the choice, where one did; it is the last of `token_ids`."""
@@ -143,6 +158,10 @@ class Output:
     text: str = ""
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
+    """Of all of the prompt's tokens but the first; with the first piece, where asked for."""
+    embedding: bytes = b""
+    """As in `TokenEvent`."""
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     """The stop string or stop token id that ended the choice; None for end-of-sequence."""

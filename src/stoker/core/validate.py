@@ -26,7 +26,7 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
     _between("min_tokens", params.min_tokens, 0, 2**31 - 1)
     _between("seed", params.seed, -(2**63), 2**64 - 1)
     if params.max_tokens is not None:
-        _between("max_tokens", params.max_tokens, 1, 2**31 - 1)
+        _between("max_tokens", params.max_tokens, 0, 2**31 - 1)
         if params.min_tokens > params.max_tokens:
             raise InvalidRequest(
                 f"min_tokens is {params.min_tokens}, but max_tokens is {params.max_tokens}",
@@ -34,6 +34,8 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
             )
     if params.logprobs is not None:
         _between("logprobs", params.logprobs, 0, MAX_LOGPROBS)
+    if params.prompt_logprobs is not None:
+        _between("prompt_logprobs", params.prompt_logprobs, 0, MAX_LOGPROBS)
     if isinstance(params.stop, str):  # Python would take each of its characters for one
         raise InvalidRequest("stop is a string, but must be a sequence of strings", param="stop")
     if len(params.stop) > MAX_STOP_STRINGS:
@@ -48,17 +50,26 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
     _check_bias(params.logit_bias or {}, vocab_size)
 
 
-def check_prompt(token_ids: list[int], vocab_size: int, max_model_len: int, param: str) -> None:
+def check_prompt(
+    token_ids: list[int],
+    vocab_size: int,
+    max_model_len: int,
+    param: str,
+    max_tokens: int | None = None,
+) -> None:
     """Raise InvalidRequest for an empty or foreign prompt, ContextLengthExceeded for a long one.
 
-    `param` is the name of the field that the client filled: prompt or messages.
+    `param` is the name of the field that the client filled: prompt, messages or input. A request
+    whose `max_tokens` is 0 may fill the context to the end.
     """
     if not token_ids:
         raise InvalidRequest(f"{param} has no tokens, but needs at least one", param=param)
-    if len(token_ids) >= max_model_len:
+    room = 0 if max_tokens == 0 else 1
+    if len(token_ids) + room > max_model_len:
+        needs = " and at least one must be left for the answer" if room else ""
         raise ContextLengthExceeded(
             f"The prompt has {len(token_ids)} tokens, but this model's context is {max_model_len} "
-            f"tokens and at least one must be left for the answer. Shorten {param}.",
+            f"tokens{needs}. Shorten {param}.",
             param=param,
         )
     lowest, highest = min(token_ids), max(token_ids)

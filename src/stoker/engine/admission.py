@@ -8,7 +8,7 @@ import uuid
 from stoker.core.config import EngineConfig, Limits
 from stoker.core.errors import InvalidRequest
 from stoker.core.model import PAGE_SIZE
-from stoker.core.request import Request, SamplingParams
+from stoker.core.request import Pooling, Request, SamplingParams
 from stoker.core.validate import check_prompt, check_sampling
 from stoker.engine.wire import EngineInfo
 from stoker.sched.admission import max_request_tokens
@@ -36,6 +36,7 @@ def expand(
     info: EngineInfo,
     priority: int = 0,
     cache_salt: str | None = None,
+    pooling: Pooling | None = None,
 ) -> list[Request]:
     """One Request a choice, under ids that are new even if two clients send the same thing.
 
@@ -44,7 +45,7 @@ def expand(
             KV cache cannot hold is refused by the engine itself (`sched.admission`).
     """
     check_sampling(params, info.vocab_size)
-    check_prompt(prompt_token_ids, info.vocab_size, info.max_model_len, "prompt")
+    check_prompt(prompt_token_ids, info.vocab_size, info.max_model_len, "prompt", params.max_tokens)
     for text in params.stop:
         _check_text("stop", text)
     _check_text("cache_salt", cache_salt or "")
@@ -59,6 +60,7 @@ def expand(
             priority=priority,
             cache_salt=cache_salt,
             arrival_time=now,
+            pooling=pooling,
         )
         for choice in range(params.n)
     ]

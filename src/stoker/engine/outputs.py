@@ -50,6 +50,8 @@ class OutputProcessor:
         self._num_prompt_tokens = len(prompt_token_ids)
         self._num_tokens = 0
         self._num_cached_tokens = 0
+        self._prompt_logprobs: list[TokenLogprobs] = []
+        self._has_begun = False
         self.finished = False
 
     def push(self, event: TokenEvent) -> Output | None:
@@ -57,6 +59,7 @@ class OutputProcessor:
         if self.finished:
             return None
         self._num_cached_tokens = max(self._num_cached_tokens, event.num_cached_tokens)
+        self._prompt_logprobs += event.prompt_logprobs
         text, num_taken, matched = self._read(event)
         reason = FinishReason.STOP if matched is not None else event.finish_reason
         if reason is None and not num_taken:
@@ -73,11 +76,20 @@ class OutputProcessor:
             text=text,
             token_ids=event.token_ids[:num_taken],
             logprobs=None if event.logprobs is None else event.logprobs[:num_taken],
+            prompt_logprobs=self._take_prompt_logprobs(),
+            embedding=event.embedding,
             finish_reason=reason,
             stop_reason=stop_reason,
             usage=Usage(self._num_prompt_tokens, self._num_tokens, self._num_cached_tokens),
             timing=timing,
         )
+
+    def _take_prompt_logprobs(self) -> tuple[TokenLogprobs, ...] | None:
+        """All of them, for the first piece; the engine sends them chunk by chunk."""
+        if self._has_begun or self._params.prompt_logprobs is None:
+            return None
+        self._has_begun = True
+        return tuple(self._prompt_logprobs)
 
     def _read(self, event: TokenEvent) -> tuple[str, int, str | None]:
         """Take tokens until a stop string shows: (new text, tokens taken, the stop string)."""
@@ -115,6 +127,8 @@ def merge(first: Output, second: Output) -> Output:
         text=first.text + second.text,
         token_ids=first.token_ids + second.token_ids,
         logprobs=_merge_logprobs(first.logprobs, second.logprobs),
+        prompt_logprobs=first.prompt_logprobs,
+        embedding=first.embedding or second.embedding,
         finish_reason=second.finish_reason,
         stop_reason=second.stop_reason,
         usage=second.usage,

@@ -33,8 +33,8 @@ _CODES = (_native.Code.f32, _native.Code.i8, _native.Code.i8_halves)
 class CompiledPlan:
     """Recorded ops that run on the threads and the instruction set of `ops`.
 
-    max_tokens, max_samples: the largest step. result: the array that is wanted of a step. Holds on
-    to every weight and array that the ops name.
+    max_tokens, max_samples: the largest step. result: the array that is wanted of a step; keep:
+    others that `array` can show after it. Holds on to every weight and array that the ops name.
 
     Raises:
         ValueError: an array is not what the kernels need.
@@ -47,16 +47,17 @@ class CompiledPlan:
         result: Symbol,
         max_tokens: int,
         max_samples: int,
+        keep: Sequence[Symbol] = (),
     ) -> None:
         self._keep = list(recorded)
+        self._max_tokens, self._max_samples = max_tokens, max_samples
         self._native = ops.new_plan()
         nodes = fuse(recorded)
-        self._memory, self._at = _lay_out(nodes, result.buffer, max_tokens, max_samples)
+        kept = [symbol.buffer for symbol in (result, *keep)]
+        self._memory, self._at = _lay_out(nodes, kept, max_tokens, max_samples)
         for node in nodes:
             self._emit(node)
-        rows = (max_samples if result.buffer.axis.samples else max_tokens, result.buffer.width)
-        first = self._at[result.buffer] - self._memory.ctypes.data
-        whole = self._memory[first : first + 4 * rows[0] * rows[1]].view(np.float32).reshape(rows)
+        whole = self.array(result)
         # Views of each size, made once: in a step, Python finds cold caches.
         self._results = [whole[:count] for count in range(max_samples + 1)]
 
@@ -68,6 +69,15 @@ class CompiledPlan:
         """
         self._native.run(step)
         return self._results[step.num_samples]
+
+    def array(self, symbol: Symbol) -> NDArray[np.float32]:
+        """The result or an array of `keep`, with a row for each of the largest step: those of the
+        last run come first, and are valid until the next."""
+        buffer = symbol.buffer
+        rows = self._max_samples if buffer.axis.samples else self._max_tokens
+        first = self._at[buffer] - self._memory.ctypes.data
+        flat = self._memory[first : first + 4 * rows * buffer.width].view(np.float32)
+        return flat.reshape(rows, buffer.width)
 
     def _emit(self, node: Node) -> None:
         at, plan = self._at, self._native
@@ -164,9 +174,9 @@ def _norm(norm: HeadNorm | None, width: int) -> tuple[int, float]:
 
 
 def _lay_out(
-    nodes: Sequence[Node], result: Buffer, max_tokens: int, max_samples: int
+    nodes: Sequence[Node], kept: Sequence[Buffer], max_tokens: int, max_samples: int
 ) -> tuple[np.ndarray, dict[Buffer, int]]:
-    """Memory for every buffer, and the address of each."""
+    """Memory for every buffer, and the address of each; those of `kept` outlive the last node."""
     start: dict[Buffer, int] = {}
     end: dict[Buffer, int] = {}
     for i, node in enumerate(nodes):
@@ -174,7 +184,7 @@ def _lay_out(
             start[buffer] = end[buffer] = i
         for buffer in reads(node):
             end[buffer] = i
-    end[result] = len(nodes)
+    end |= dict.fromkeys(kept, len(nodes))
 
     def size(buffer: Buffer) -> int:
         rows = (max_samples if buffer.axis.samples else max_tokens) * buffer.axis.times

@@ -63,14 +63,15 @@ class MemoryManager:
         self._hash(table, token_ids, len(token_ids))
         return table
 
-    def lookup(self, table: PageTable, token_ids: Sequence[int]) -> int:
-        """Tokens that `match` would take now, in whole pages. Changes no page.
+    def lookup(self, table: PageTable, token_ids: Sequence[int], most: int | None = None) -> int:
+        """Tokens that `match` would take now, in whole pages; no more than `most`. Changes no page.
 
         At least the last known token stays to be computed: its logits are what a step is for.
         """
         if not self._caching:
             return 0
-        limit = (len(token_ids) - 1) // PAGE_SIZE
+        limit = len(token_ids) - 1
+        limit = (limit if most is None else min(limit, most)) // PAGE_SIZE
         self._hash(table, token_ids, limit * PAGE_SIZE)
         best = 0
         runs = [0] * len(self._windows)  # per group: indexed pages in a row, ending at page n - 1
@@ -86,11 +87,12 @@ class MemoryManager:
                 best = n
         return best * PAGE_SIZE
 
-    def match(self, table: PageTable, token_ids: Sequence[int]) -> int:
-        """Take the longest cached prefix into an empty table; returns its tokens."""
+    def match(self, table: PageTable, token_ids: Sequence[int], most: int | None = None) -> int:
+        """Take the longest cached prefix of at most `most` tokens into an empty table; returns its
+        tokens."""
         if table in self._tables:
             raise PageAccountingError("a table that already has pages cannot match a prefix")
-        num_tokens = self.lookup(table, token_ids)
+        num_tokens = self.lookup(table, token_ids, most)
         for group, window in enumerate(self._windows):
             first = _first_page(num_tokens, window)
             table.pages[group].extend(itertools.repeat(-1, first))
@@ -101,7 +103,7 @@ class MemoryManager:
                 self._pool.hold(page)
                 table.pages[group].append(page)
         table.num_computed = table.num_published = table.num_matched = num_tokens
-        table.num_queried = len(token_ids) if self._caching else 0
+        table.num_queried = len(token_ids) if self._caching and most != 0 else 0
         self._tables.add(table)
         return num_tokens
 

@@ -38,7 +38,9 @@ class StepGraph:
         hidden = recorded.forward(StepInputs(token_ids, layers))
         logits = recorded.logits(recorder.take_rows(hidden))
         max_tokens, max_seqs = limits.max_num_batched_tokens, limits.max_num_seqs
-        self._plan = CompiledPlan(ops, recorder.ops, logits, max_tokens, max_seqs)
+        self._plan = CompiledPlan(ops, recorder.ops, logits, max_tokens, max_seqs, keep=(hidden,))
+        self._ops = ops
+        self._hidden = self._plan.array(hidden)
         max_pages = -(-limits.max_model_len // PAGE_SIZE)
         self._step = _native.Step(max_tokens, max_seqs, len(limits.kv.groups), max_pages)
 
@@ -49,6 +51,9 @@ class StepGraph:
             step.add(seq.token_ids, seq.start, seq.page_tables, seq.sample is not None)
         logits = self._plan.run(step)
         return logits if step.num_samples else None
+
+    def hidden(self, rows: Ints) -> Array:
+        return self._ops.rows(self._hidden, rows)
 
 
 def _on_ops(part: T, ops: Recorder) -> T:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stoker.core.plan import SampleSpec, SeqResult, SeqStep
 from stoker.core.request import MIN_LOGPROB, TokenLogprobs
-from stoker.kernels.ops import Array, Draw, Ops
+from stoker.kernels.ops import Array, Draw, Ints, Ops
 from stoker.runner.logits import adjust, needs_adjusting
 
 
@@ -75,17 +75,23 @@ def _logprobs(
         return {}
     index = np.array(list(wanted), np.int32)
     drawn = np.array([tokens[i] for i in wanted], np.int32)
-    most = min(max(wanted.values()), logits.shape[1])
-    picked, top_ids, top = ops.logprobs(ops.rows(logits, index), drawn, most)
+    entries = token_logprobs(ops, ops.rows(logits, index), drawn, list(wanted.values()))
+    return {i: (entry,) for i, entry in zip(wanted, entries, strict=True)}
+
+
+def token_logprobs(
+    ops: Ops, logits: Array, tokens: Ints, num_top: Sequence[int]
+) -> list[TokenLogprobs]:
+    """float32 [S, V], int32 [S] → what is said of each row's token and of its `num_top` best."""
+    most = min(max(num_top), logits.shape[1])
+    picked, top_ids, top = ops.logprobs(logits, tokens, most)
     top = np.maximum(top, MIN_LOGPROB)
-    return {
-        i: (
-            TokenLogprobs(
-                token_id=tokens[i],
-                logprob=max(float(picked[row]), MIN_LOGPROB),
-                top_ids=tuple(top_ids[row, :k].tolist()),
-                top_logprobs=tuple(top[row, :k].tolist()),
-            ),
+    return [
+        TokenLogprobs(
+            token_id=int(token),
+            logprob=max(float(picked[row]), MIN_LOGPROB),
+            top_ids=tuple(top_ids[row, :k].tolist()),
+            top_logprobs=tuple(top[row, :k].tolist()),
         )
-        for row, (i, k) in enumerate(wanted.items())
-    }
+        for row, (token, k) in enumerate(zip(tokens, num_top, strict=True))
+    ]

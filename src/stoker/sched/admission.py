@@ -48,8 +48,19 @@ class Admission:
             ExceedsCapacity: prompt + max_tokens do not fit the pool; names both numbers.
         """
         params, num_prompt = request.params, len(request.prompt_token_ids)
-        check_prompt(request.prompt_token_ids, self._vocab_size, self._max_model_len, "prompt")
+        check_prompt(
+            request.prompt_token_ids,
+            self._vocab_size,
+            self._max_model_len,
+            "prompt",
+            params.max_tokens,
+        )
         check_sampling(params, self._vocab_size)
+        if request.pooling is not None and params.max_tokens != 0:
+            raise InvalidRequest(
+                f"max_tokens is {params.max_tokens}, but a request for an embedding draws none",
+                param="max_tokens",
+            )
         if not 0 <= request.choice < params.n:
             raise InvalidRequest(
                 f"choice is {request.choice}, but n is {params.n}: choices count from 0", param="n"

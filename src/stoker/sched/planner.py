@@ -103,7 +103,7 @@ class Planner:
         gain = sum(victim.num_pending == 1 for victim in victims[-1:]) if is_full else 0
         if step.left + gain < 1 or is_behind or not has_seat:
             return False
-        self._memory.match(seq.table, seq.tokens)
+        self._memory.match(seq.table, seq.tokens, seq.most_cached)
         if not self._make_room(seq, victims, step):
             self._memory.free(seq.table)
             return False
@@ -151,7 +151,8 @@ class Planner:
         once. It waits only for running sequences ahead of it in rank, which get on or leave the
         running ones: no deadlock, and no urgent sequence waits for a lesser one.
         """
-        full = (len(seq.tokens) - 1) // PAGE_SIZE
+        most = seq.most_cached
+        full = (len(seq.tokens) - 1 if most is None else most) // PAGE_SIZE
         leaders = [
             other.table
             for other in self.running.snapshot()
@@ -161,7 +162,7 @@ class Planner:
         ]
         if not leaders or not full or not seq.table.hashes:
             return False
-        page = self._memory.lookup(seq.table, seq.tokens) // PAGE_SIZE
+        page = self._memory.lookup(seq.table, seq.tokens, most) // PAGE_SIZE
         return page < full and any(
             other.num_computed // PAGE_SIZE <= page < len(other.hashes)
             and other.hashes[page] == seq.table.hashes[page]

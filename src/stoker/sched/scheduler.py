@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stoker.core.config import Limits
 from stoker.core.errors import InvalidRequest, RequestFailed, StokerError
@@ -202,7 +202,9 @@ class Scheduler:
             token_ids=seq.tokens[seq.num_computed : end],
             start=seq.num_computed,
             page_tables=self._memory.page_tables(seq.table),
-            sample=seq.sample_spec if end == len(seq.tokens) else None,
+            sample=seq.sample_spec if end == len(seq.tokens) and seq.wants_token else None,
+            score=seq.score_spec(end),
+            pool=seq.pool_spec(end),
         )
 
     def _take_in(self, seq: Sequence, step: SeqStep, outcome: SeqResult) -> TokenEvent | None:
@@ -210,24 +212,27 @@ class Scheduler:
         if outcome.error is not None:
             # Nothing of a failed step is published: its KV may be as bad as its logits.
             return self._finish(seq, FinishReason.ERROR, error=RequestFailed(outcome.error))
-        if bool(outcome.token_ids) != (step.sample is not None):
-            error = RequestFailed(
-                "the runner drew no token where one was asked for, or the reverse"
-            )
+        if not _is_what_was_asked(step, outcome):
+            error = RequestFailed("the runner gave more or less than the step asked for")
             return self._finish(seq, FinishReason.ERROR, error=error)
-        self._memory.commit(seq.table, seq.tokens, step.start + len(step.token_ids))
-        if step.sample is None:
-            return None
+        end = step.start + len(step.token_ids)
+        self._memory.commit(seq.table, seq.tokens, end)
+        seq.num_read = max(seq.num_read, min(end, seq.num_to_read))
+        seq.pooled = outcome.pooled
+        if end < len(seq.tokens):
+            return self._event(seq, outcome) if outcome.prompt_logprobs else None
         if not seq.num_output:
             seq.first_token_at = self._clock()
             self._prompt_tokens += seq.num_prompt
+        if step.sample is None:
+            return self._finish(seq, FinishReason.LENGTH, drawn=outcome)
         reason, count = None, 0
         while reason is None and count < len(outcome.token_ids):
             seq.tokens.append(outcome.token_ids[count])
             reason, count = _finish_reason(seq), count + 1
         self._generation_tokens += count
         logprobs = None if outcome.logprobs is None else outcome.logprobs[:count]
-        drawn = SeqResult(seq.id, outcome.token_ids[:count], logprobs)
+        drawn = replace(outcome, token_ids=outcome.token_ids[:count], logprobs=logprobs)
         if reason is not None:
             return self._finish(seq, reason, drawn=drawn)
         return self._event(seq, drawn)
@@ -260,12 +265,22 @@ class Scheduler:
             request_id=seq.id,
             token_ids=drawn.token_ids,
             logprobs=drawn.logprobs,
+            prompt_logprobs=drawn.prompt_logprobs,
+            embedding=drawn.pooled if reason is not None else b"",
             finish_reason=reason,
             stop_token_id=drawn.token_ids[-1] if stopped else None,
             num_cached_tokens=seq.num_cached or 0,
             error=None if error is None else error.info,
             timing=seq.timing(0.0 if reason is None else self._clock()),
         )
+
+
+def _is_what_was_asked(step: SeqStep, outcome: SeqResult) -> bool:
+    return (
+        bool(outcome.token_ids) == (step.sample is not None)
+        and len(outcome.prompt_logprobs) == (0 if step.score is None else len(step.score.targets))
+        and bool(outcome.pooled) == (step.pool is not None)
+    )
 
 
 def _finish_reason(seq: Sequence) -> FinishReason | None:

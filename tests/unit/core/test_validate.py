@@ -63,9 +63,11 @@ def test_bounds_are_allowed(fields: dict[str, Any]) -> None:
         ("seed", 2**64),
         ("seed", -(2**63) - 1),
         ("min_tokens", -1),
-        ("max_tokens", 0),
+        ("max_tokens", -1),
         ("logprobs", -1),
         ("logprobs", MAX_LOGPROBS + 1),
+        ("prompt_logprobs", -1),
+        ("prompt_logprobs", MAX_LOGPROBS + 1),
         ("stop", ("a",) * (MAX_STOP_STRINGS + 1)),
         ("stop", ("a", "")),
         ("stop", "END"),
@@ -93,6 +95,9 @@ def test_prompts() -> None:
     check_prompt([0, VOCAB - 1], VOCAB, 3, "prompt")
     with pytest.raises(ContextLengthExceeded, match=r"3 tokens.*context is 3") as refusal:
         check_prompt([0] * 3, VOCAB, 3, "messages")
+    check_prompt([0] * 3, VOCAB, 3, "prompt", max_tokens=0)  # fills the context to the end
+    with pytest.raises(ContextLengthExceeded, match=r"4 tokens.*context is 3"):
+        check_prompt([0] * 4, VOCAB, 3, "prompt", max_tokens=0)
     assert refusal.value.param == "messages"
     assert refusal.value.code == "context_length_exceeded"
     for bad in ([], [VOCAB], [5, -1]):
