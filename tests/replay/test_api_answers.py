@@ -44,12 +44,32 @@ def test_minus_infinity_has_a_finite_floor() -> None:
     assert first["top_logprobs"][-1]["logprob"] == -9999.0
 
 
-def test_echo_is_refused_by_name() -> None:
-    """Case 17: vllm #6521, #9336: echo with max_tokens=0 crashed. Here: a clear 400."""
-    answer = Api().complete(echo=True, max_tokens=1, logprobs=1)
-    assert answer.status_code == 400
-    assert error_of(answer)["param"] == "echo"
-    assert error_of(Api().complete(max_tokens=0))["param"] == "max_tokens"
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("prompt", ["hé", [*"hé".encode()]])
+def test_echo_without_an_answer_is_the_prompt_with_its_logprobs(
+    prompt: str | list[int], stream: bool
+) -> None:
+    """Case 17: vllm #6521, #9336, #27477, #5334: echo with max_tokens=0 crashed, the first token
+    of the prompt was missing, offsets were wrong."""
+    api = Api()
+    answer = api.complete(prompt=prompt, echo=True, max_tokens=0, logprobs=1, stream=stream)
+    assert answer.status_code == 200
+    parts = chunks(answer) if stream else [answer.json()]
+    choices = [part["choices"][0] for part in parts]
+    assert "".join(choice["text"] for choice in choices) == "hé"
+    assert choices[-1]["finish_reason"] == "length"
+    logprobs = choices[0]["logprobs"]
+    bos = ["<bos>"] * isinstance(prompt, str)
+    assert logprobs["tokens"] == [*bos, "h", "\ufffd", "\ufffd"]
+    assert logprobs["text_offset"] == [*([0] * len(bos)), 0, 1, 1]  # BOS is not in the text
+    assert logprobs["token_logprobs"][0] is None and logprobs["top_logprobs"][0] is None
+    assert None not in logprobs["token_logprobs"][1:] + logprobs["top_logprobs"][1:]
+    assert len(logprobs["token_logprobs"]) == len(logprobs["top_logprobs"]) == 3 + len(bos)
+    assert sum(part["choices"][0]["logprobs"] is not None for part in parts) == 1
+    [call] = api.engine.calls
+    assert (call.params.max_tokens, call.params.prompt_logprobs) == (0, 1)
+    if not stream:
+        assert answer.json()["usage"]["completion_tokens"] == 0
 
 
 @pytest.mark.parametrize("n", [1, 3])

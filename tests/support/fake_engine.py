@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -190,7 +191,11 @@ class FakeEngine:
         params = call.params
         steps = self.script(call, choice) if callable(self.script) else self.script
         room = self.max_model_len - len(call.prompt_token_ids)
-        left = min(params.max_tokens or room, room)
+        left = room if params.max_tokens is None else min(params.max_tokens, room)
+        yield from self._scored_prompt(call)
+        if left == 0:
+            yield TokenEvent(request_id="", finish_reason=FinishReason.LENGTH)
+            return
         for step in [*steps, *([(EOS,)] if self.failure is None else [])]:
             taken: list[int] = []
             reason, stop_id = None, None
@@ -217,6 +222,25 @@ class FakeEngine:
                 return
         if self.failure is None:  # EOS was ignored: the script is over all the same
             yield TokenEvent(request_id="", finish_reason=FinishReason.LENGTH)
+
+    def _scored_prompt(self, call: Call) -> Iterable[TokenEvent]:
+        """Chunks of two, as an engine sends them before the first token."""
+        k, ids = call.params.prompt_logprobs, call.prompt_token_ids
+        if k is None:
+            return
+        entries = [
+            TokenLogprobs(
+                token,
+                -0.5 * (before % 7),
+                tuple((token + i) % self.tokenizer.vocab_size for i in range(k)),
+                tuple(-0.5 * i for i in range(k)),
+                rank=before + 1,
+            )
+            for before, token in itertools.pairwise(ids)
+        ]
+        for first in range(0, len(entries), 2):
+            chunk = tuple(entries[first : first + 2])
+            yield TokenEvent(request_id="", prompt_logprobs=chunk)
 
     def _logprobs(
         self, params: SamplingParams, tokens: Sequence[int]

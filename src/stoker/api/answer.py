@@ -13,7 +13,7 @@ import msgspec
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from stoker.api.assemble import Assembler, Format, Head, Json, fold
+from stoker.api.assemble import Assembler, Format, Head, Json, Prompt, fold
 from stoker.api.errors import error_body, info_of
 from stoker.api.params import named_as, wire_names
 from stoker.api.schema import SamplingBody
@@ -47,7 +47,7 @@ class Job:
 
     body: SamplingBody
     params: SamplingParams
-    prompts: list[list[int]]
+    prompts: list[Prompt]
     wire_format: Format
     id_prefix: str
 
@@ -64,7 +64,11 @@ def check_job(state: AppState, job: Job) -> None:
         check_sampling(job.params, info.vocab_size)
         for prompt in job.prompts:
             check_prompt(
-                prompt, info.vocab_size, info.max_model_len, prompt_name, job.params.max_tokens
+                prompt.token_ids,
+                info.vocab_size,
+                info.max_model_len,
+                prompt_name,
+                job.params.max_tokens,
             )
 
 
@@ -98,7 +102,7 @@ class _Run:
         self._stream = RequestOutputs(
             [
                 state.engine.generate(
-                    prompt,
+                    prompt.token_ids,
                     job.params,
                     priority=job.body.priority or 0,
                     cache_salt=job.body.cache_salt,

@@ -10,12 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from stoker.api.logprobs import chat_logprobs, completion_logprobs
-from stoker.api.protocols import Tokenizer
+from stoker.api.logprobs import (
+    Spelling,
+    TextOffsets,
+    chat_logprobs,
+    completion_logprobs,
+    echoed_logprobs,
+    prompt_logprobs,
+)
 from stoker.core.errors import Draining, RequestFailed
 from stoker.core.request import FinishReason, Output, TokenLogprobs, Usage
 
 Json = dict[str, Any]
+
+PROMPT_FACTS = ("prompt_token_ids", "prompt_logprobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +35,37 @@ class Head:
     model: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a choice may say of its prompt."""
+
+    token_ids: list[int]
+    echo: str | None = None
+    """The text that the choice's own begins with."""
+    echo_logprobs: int | None = None
+    """Alternatives to show for each token of the echo; None: no logprobs of it."""
+    logprobs: int | None = None
+    """The same for `prompt_logprobs`, which stands for itself."""
+
+
 class Format(Protocol):
     """How one endpoint spells the pieces of a choice."""
 
+    spell: Spelling
     chunk_object: str
     body_object: str
-    prompt_ids_in_choice: bool
-    """Where vLLM puts `prompt_token_ids`: into every choice, or beside the choices."""
+    prompt_facts_in_choice: bool
+    """Where vLLM puts `prompt_token_ids` and `prompt_logprobs`: into every choice, or beside the
+    choices."""
 
-    def opening(self, index: int) -> Json | None:
-        """The choice piece that comes before all others, if the format has one."""
+    def opening(self, index: int, prompt: Prompt, first: Output) -> Json | None:
+        """The choice piece that comes before all others, if the format has one. `first` is the
+        choice's first output."""
         ...
 
     def piece(self, index: int, text: str, logprobs: Json | None, finish: str | None) -> Json: ...
 
-    def logprobs(self, entries: Sequence[TokenLogprobs], offset: int) -> Json: ...
+    def logprobs(self, index: int, entries: Sequence[TokenLogprobs]) -> Json: ...
 
     def fold(self, pieces: Sequence[Json]) -> Json:
         """The whole choice, from all its pieces in order."""
@@ -53,12 +77,12 @@ class ChatFormat:
 
     chunk_object = "chat.completion.chunk"
     body_object = "chat.completion"
-    prompt_ids_in_choice = False
+    prompt_facts_in_choice = False
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, spell: Spelling) -> None:
+        self.spell = spell
 
-    def opening(self, index: int) -> Json:
+    def opening(self, index: int, prompt: Prompt, first: Output) -> Json:
         delta = {"role": "assistant", "content": ""}
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
@@ -66,8 +90,8 @@ class ChatFormat:
         delta = {"content": text} if text else {}
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
 
-    def logprobs(self, entries: Sequence[TokenLogprobs], offset: int) -> Json:
-        return {**chat_logprobs(entries, self._tokenizer), "refusal": None}
+    def logprobs(self, index: int, entries: Sequence[TokenLogprobs]) -> Json:
+        return {**chat_logprobs(entries, self.spell), "refusal": None}
 
     def fold(self, pieces: Sequence[Json]) -> Json:
         content = "".join(piece["delta"].get("content", "") for piece in pieces)
@@ -80,19 +104,30 @@ class CompletionFormat:
 
     chunk_object = "text_completion"
     body_object = "text_completion"
-    prompt_ids_in_choice = True
+    prompt_facts_in_choice = True
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, spell: Spelling, skip_special_tokens: bool) -> None:
+        self.spell = spell
+        self._skip_special_tokens = skip_special_tokens
+        self._offsets: dict[int, TextOffsets] = {}
 
-    def opening(self, index: int) -> None:
-        return None
+    def opening(self, index: int, prompt: Prompt, first: Output) -> Json | None:
+        before = prompt.token_ids if prompt.echo is None else []
+        offsets = TextOffsets(self.spell.tokenizer, before, self._skip_special_tokens)
+        self._offsets[index] = offsets
+        if prompt.echo is None:
+            return None
+        logprobs = None
+        if prompt.echo_logprobs is not None:
+            entries, num_top = first.prompt_logprobs or (), prompt.echo_logprobs
+            logprobs = echoed_logprobs(prompt.token_ids[0], entries, num_top, self.spell, offsets)
+        return self.piece(index, prompt.echo, logprobs, None)
 
     def piece(self, index: int, text: str, logprobs: Json | None, finish: str | None) -> Json:
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
 
-    def logprobs(self, entries: Sequence[TokenLogprobs], offset: int) -> Json:
-        return completion_logprobs(entries, self._tokenizer, offset)
+    def logprobs(self, index: int, entries: Sequence[TokenLogprobs]) -> Json:
+        return completion_logprobs(entries, self.spell, self._offsets[index])
 
     def fold(self, pieces: Sequence[Json]) -> Json:
         text = "".join(piece["text"] for piece in pieces)
@@ -104,7 +139,6 @@ class _Choice:
 
     def __init__(self) -> None:
         self.usage = Usage()
-        self.offset = 0
         self.finished = False
 
 
@@ -115,7 +149,7 @@ class Assembler:
         self,
         wire_format: Format,
         head: Head,
-        prompts: Sequence[list[int]],
+        prompts: Sequence[Prompt],
         n: int,
         *,
         include_usage: bool,
@@ -153,14 +187,13 @@ class Assembler:
         index = prompt * self._n + output.choice
         chunks = []
         if index not in self._choices:
-            chunks += self._open(index, prompt)
+            chunks += self._open(index, self._prompts[prompt], output)
         choice = self._choices[index]
         choice.usage = output.usage
         choice.finished = output.finish_reason is not None
         logprobs = None
         if output.logprobs:
-            logprobs = self._format.logprobs(output.logprobs, choice.offset)
-            choice.offset = _end_offset(logprobs, choice.offset)
+            logprobs = self._format.logprobs(index, output.logprobs)
         if not (output.text or choice.finished or logprobs or self._return_token_ids):
             return chunks
         finish = output.finish_reason.value if output.finish_reason else None
@@ -183,16 +216,21 @@ class Assembler:
             return []
         return [{**self._chunk([]), "usage": usage_json(self._usage())}]
 
-    def _open(self, index: int, prompt: int) -> list[Json]:
+    def _open(self, index: int, prompt: Prompt, first: Output) -> list[Json]:
         self._choices[index] = _Choice()
-        opening = self._format.opening(index)
-        if opening is None and not self._return_token_ids:
+        opening = self._format.opening(index, prompt, first)
+        facts: Json = {}
+        if self._return_token_ids:
+            facts["prompt_token_ids"] = prompt.token_ids
+        if prompt.logprobs is not None:
+            entries, num_top = first.prompt_logprobs or (), prompt.logprobs
+            tokenizer = self._format.spell.tokenizer
+            facts["prompt_logprobs"] = prompt_logprobs(entries, num_top, tokenizer)
+        if opening is None and not facts:
             return []
         piece = opening or self._format.piece(index, "", None, None)
         chunk = self._chunk([piece])
-        if self._return_token_ids:
-            holder = piece if self._format.prompt_ids_in_choice else chunk
-            holder["prompt_token_ids"] = self._prompts[prompt]
+        (piece if self._format.prompt_facts_in_choice else chunk).update(facts)
         return [chunk]
 
     def _chunk(self, choices: list[Json]) -> Json:
@@ -211,7 +249,7 @@ class Assembler:
         """A prompt counts once, whatever n; its cached tokens are those of its choice 0."""
         first = [self._choices[prompt * self._n].usage for prompt in range(len(self._prompts))]
         return Usage(
-            prompt_tokens=sum(len(prompt) for prompt in self._prompts),
+            prompt_tokens=sum(len(prompt.token_ids) for prompt in self._prompts),
             completion_tokens=sum(c.usage.completion_tokens for c in self._choices.values()),
             cached_tokens=sum(usage.cached_tokens for usage in first),
         )
@@ -223,8 +261,7 @@ def fold(wire_format: Format, chunks: Iterable[Json]) -> Json:
     last: Json = {}
     beside: Json = {}
     for last in chunks:
-        if "prompt_token_ids" in last:
-            beside["prompt_token_ids"] = last["prompt_token_ids"]
+        beside |= {name: last[name] for name in PROMPT_FACTS if name in last}
         for piece in last["choices"]:
             pieces.setdefault(piece["index"], []).append(piece)
     body = {key: last[key] for key in ("id", "created", "model", "usage")}
@@ -248,8 +285,7 @@ def _fold_choice(wire_format: Format, pieces: list[Json]) -> Json:
         "finish_reason": pieces[-1]["finish_reason"],
         "stop_reason": pieces[-1]["stop_reason"],
     }
-    if "prompt_token_ids" in pieces[0]:
-        choice["prompt_token_ids"] = pieces[0]["prompt_token_ids"]
+    choice |= {name: pieces[0][name] for name in PROMPT_FACTS if name in pieces[0]}
     if "token_ids" in pieces[-1]:
         choice["token_ids"] = [i for piece in pieces for i in piece.get("token_ids", ())]
     return choice
@@ -263,9 +299,3 @@ def _fold_logprobs(parts: list[Json]) -> Json | None:
         key: None if values is None else [item for part in parts for item in part[key]]
         for key, values in parts[0].items()
     }
-
-
-def _end_offset(logprobs: Json, start: int) -> int:
-    """Where the next token's text begins, for the format that counts offsets."""
-    tokens = logprobs.get("tokens")
-    return start + sum(map(len, tokens)) if tokens else start

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from stoker.api.answer import Job, answer
-from stoker.api.assemble import ChatFormat
+from stoker.api.assemble import ChatFormat, Prompt
 from stoker.api.params import chat_params
-from stoker.api.prompts import encode_chat
+from stoker.api.prompts import encode_chat, spelling, truncated
 from stoker.api.responses import REQUEST_ERRORS, ChatCompletion, with_stream
 from stoker.api.schema import ChatRequest
 from stoker.api.state import State
@@ -24,15 +24,16 @@ router = APIRouter(tags=["generation"])
 async def create_chat_completion(body: ChatRequest, request: Request, state: State) -> Response:
     state.check_model(body.model)
     state.check_accepting()
-    params = chat_params(body, state.defaults)
+    params = chat_params(body, state.defaults, state.tokenizer)
     prompt = await encode_chat(
         state, body.messages, body.add_generation_prompt, body.chat_template_kwargs
     )
+    prompt = truncated(state, body, params, prompt)
     job = Job(
         body=body,
         params=params,
-        prompts=[prompt],
-        wire_format=ChatFormat(state.tokenizer),
+        prompts=[Prompt(token_ids=prompt, logprobs=body.prompt_logprobs)],
+        wire_format=ChatFormat(spelling(state, body)),
         id_prefix="chatcmpl",
     )
     return await answer(state, request, job)

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from stoker.api.errors import unsupported
 from stoker.core.errors import InvalidRequest
+from stoker.core.validate import MAX_BAD_WORDS
 
 TOKEN_ID_SCHEMA = {"type": "integer", "minimum": 0}
 _TOKEN_IDS_SCHEMA = {"type": "array", "items": TOKEN_ID_SCHEMA, "minItems": 1}
@@ -100,14 +101,32 @@ def _check_part(part: Any) -> None:
     parse_text(part["text"])
 
 
-def _token_ids(name: str, *, nullable: bool) -> PlainValidator:
-    """A flat list of token ids; `name` is the field's, for messages."""
+def parse_bad_words(value: Any) -> tuple[str, ...] | None:
+    """A list of strings, none of them blank."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidRequest("bad_words must be a list of strings", param="bad_words")
+    if len(value) > MAX_BAD_WORDS:
+        raise InvalidRequest(
+            f"bad_words has {len(value)} words, but at most {MAX_BAD_WORDS} are allowed",
+            param="bad_words",
+        )
+    if not all(item.strip() for item in value):
+        raise InvalidRequest("bad_words must not contain a blank word", param="bad_words")
+    return tuple(_text(item, "bad_words") for item in value)
+
+
+def _token_ids(name: str, *, nullable: bool, filled: bool = False) -> PlainValidator:
+    """A flat list of token ids; `name` is the field's, for messages. `filled`: not an empty one."""
 
     def parse(value: Any) -> list[int] | None:
         if value is None and nullable:
             return None
         if not isinstance(value, list) or not all(map(is_int, value)):
             raise InvalidRequest(f"{name} must be a list of token ids", param=name)
+        if filled and not value:
+            raise InvalidRequest(f"{name} is empty, so that no token could be drawn", param=name)
         return value
 
     return PlainValidator(parse)
@@ -201,6 +220,16 @@ StopTokenIds = Annotated[
     list[int] | None,
     _token_ids("stop_token_ids", nullable=True),
     _nullable({"type": "array", "items": TOKEN_ID_SCHEMA}),
+]
+AllowedTokenIds = Annotated[
+    list[int] | None,
+    _token_ids("allowed_token_ids", nullable=True, filled=True),
+    _nullable({"type": "array", "items": TOKEN_ID_SCHEMA, "minItems": 1}),
+]
+BadWords = Annotated[
+    tuple[str, ...] | None,
+    PlainValidator(parse_bad_words),
+    _nullable({"type": "array", "items": {**_STRING, "pattern": r"\S"}, "maxItems": MAX_BAD_WORDS}),
 ]
 Tokens = Annotated[
     list[int],

@@ -9,8 +9,10 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
+from stoker.api.protocols import Tokenizer
 from stoker.api.schema import ChatRequest, CompletionRequest, SamplingBody
 from stoker.core.errors import InvalidRequest, StokerError
 from stoker.core.model import GenerationDefaults
@@ -22,7 +24,9 @@ COMPLETION_MAX_TOKENS = 16
 """OpenAI's default for /v1/completions. A chat may take the rest of the context."""
 
 
-def chat_params(body: ChatRequest, defaults: GenerationDefaults) -> SamplingParams:
+def chat_params(
+    body: ChatRequest, defaults: GenerationDefaults, tokenizer: Tokenizer
+) -> SamplingParams:
     """Raises InvalidRequest where two fields contradict each other."""
     max_tokens = body.max_completion_tokens
     if max_tokens is None:
@@ -38,14 +42,24 @@ def chat_params(body: ChatRequest, defaults: GenerationDefaults) -> SamplingPara
             f"top_logprobs is {body.top_logprobs}, but logprobs is not true", param="top_logprobs"
         )
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    return _params(body, defaults, max_tokens, logprobs)
+    params = _params(body, defaults, max_tokens, logprobs)
+    return replace(
+        params, prompt_logprobs=body.prompt_logprobs, bad_words=_bad_words(body, tokenizer)
+    )
 
 
-def completion_params(body: CompletionRequest, defaults: GenerationDefaults) -> SamplingParams:
+def completion_params(
+    body: CompletionRequest, defaults: GenerationDefaults, tokenizer: Tokenizer
+) -> SamplingParams:
     max_tokens = COMPLETION_MAX_TOKENS if body.max_tokens is None else body.max_tokens
     if body.max_tokens is None and body.min_tokens is not None:
         max_tokens = max(max_tokens, body.min_tokens)
-    return _params(body, defaults, max_tokens, body.logprobs)
+    asked = [body.prompt_logprobs, body.logprobs if body.echo else None]
+    return replace(
+        _params(body, defaults, max_tokens, body.logprobs),
+        prompt_logprobs=max((k for k in asked if k is not None), default=None),
+        bad_words=_bad_words(body, tokenizer),
+    )
 
 
 def wire_names(body: SamplingBody) -> dict[str, str]:
@@ -95,9 +109,20 @@ def _params(
         stop_token_ids=tuple(body.stop_token_ids or ()),
         include_stop_str_in_output=bool(body.include_stop_str_in_output),
         ignore_eos=bool(body.ignore_eos),
+        allowed_token_ids=tuple(body.allowed_token_ids or ()),
         skip_special_tokens=body.skip_special_tokens is not False,
         logprobs=logprobs,
     )
+
+
+def _bad_words(body: SamplingBody, tokenizer: Tokenizer) -> tuple[tuple[int, ...], ...]:
+    """The tokens of each word, at the start of a text and after a space; each spelling once."""
+    spellings = {
+        tuple(tokenizer.encode(space + word.lstrip(), False)): None
+        for word in body.bad_words or ()
+        for space in ("", " ")
+    }
+    return tuple(tokens for tokens in spellings if tokens)
 
 
 def _given(value: T | None, default: T) -> T:

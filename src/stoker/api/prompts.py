@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stoker.api.schema import Message, TemplateVariables
+from stoker.api.logprobs import Spelling
+from stoker.api.schema import Message, SamplingBody, TemplateVariables
 from stoker.api.state import AppState
 from stoker.core.errors import InvalidRequest
+from stoker.core.request import SamplingParams
 
 T = TypeVar("T")
 
@@ -37,6 +39,41 @@ async def encode_texts(
         ]
 
     return await run_off_loop(sum(map(len, prompts)), encode)
+
+
+def truncated(
+    state: AppState,
+    body: SamplingBody,
+    params: SamplingParams,
+    token_ids: list[int],
+    *,
+    is_text: bool = False,
+) -> list[int]:
+    """The end of a prompt that is longer than `truncate_prompt_tokens` allows.
+
+    A text keeps the BOS that the tokenizer put before it. -1 keeps what the context has room for
+    beside `max_tokens`, or beside one token where the answer's length is open.
+    """
+    most = body.truncate_prompt_tokens
+    if most is None:
+        return token_ids
+    if most == 0:
+        raise InvalidRequest(
+            "truncate_prompt_tokens is 0, but must be -1 or at least 1",
+            param="truncate_prompt_tokens",
+        )
+    if most == -1:
+        room = 1 if params.max_tokens is None else params.max_tokens
+        most = max(1, state.engine.info.max_model_len - room)
+    if len(token_ids) <= most:
+        return token_ids
+    if is_text and most > 1 and token_ids[0] == state.tokenizer.bos_id:
+        return [token_ids[0], *token_ids[1 - most :]]
+    return token_ids[-most:]
+
+
+def spelling(state: AppState, body: SamplingBody) -> Spelling:
+    return Spelling(state.tokenizer, as_ids=bool(body.return_tokens_as_token_ids))
 
 
 async def encode_chat(

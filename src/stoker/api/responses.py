@@ -63,6 +63,15 @@ class ChatChoice(TypedDict):
     token_ids: NotRequired[list[int]]
 
 
+class PromptLogprob(TypedDict):
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
 class ChatCompletion(TypedDict):
     id: str
     object: Literal["chat.completion"]
@@ -71,12 +80,13 @@ class ChatCompletion(TypedDict):
     choices: list[ChatChoice]
     usage: Usage
     prompt_token_ids: NotRequired[list[int]]
+    prompt_logprobs: NotRequired[PromptLogprobs]
 
 
 class CompletionLogprobs(TypedDict):
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
@@ -87,6 +97,7 @@ class CompletionChoice(TypedDict):
     finish_reason: FinishReason
     stop_reason: int | str | None
     prompt_token_ids: NotRequired[list[int]]
+    prompt_logprobs: NotRequired[PromptLogprobs]
     token_ids: NotRequired[list[int]]
 
 

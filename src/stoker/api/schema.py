@@ -15,7 +15,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stoker.api import unsupported
-from stoker.api.fields import Content, LogitBias, Prompts, Stop, StopTokenIds, Text, Tokens
+from stoker.api.fields import (
+    AllowedTokenIds,
+    BadWords,
+    Content,
+    LogitBias,
+    Prompts,
+    Stop,
+    StopTokenIds,
+    Text,
+    Tokens,
+)
 from stoker.core.errors import InvalidRequest
 from stoker.core.validate import MAX_CHOICES, MAX_LOGPROBS
 
@@ -40,6 +50,11 @@ class SamplingBody(Wire):
 
     model: Text | None = None
     max_tokens: int | None = Field(None, ge=1, le=_INT32)
+    truncate_prompt_tokens: int | None = Field(
+        None, ge=-1, le=_INT32, description="Keep the last k tokens; -1: as many as have room"
+    )
+    prompt_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    return_tokens_as_token_ids: bool | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1, le=_INT32, description="0 or -1: all tokens")
@@ -48,6 +63,8 @@ class SamplingBody(Wire):
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     logit_bias: LogitBias = None
+    allowed_token_ids: AllowedTokenIds = None
+    bad_words: BadWords = None
     seed: int | None = Field(None, ge=-(2**63), le=2**64 - 1)
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     stop: Stop = None
@@ -119,6 +136,8 @@ class CompletionRequest(SamplingBody):
     UNSUPPORTED = unsupported.COMPLETION_UNSUPPORTED
 
     prompt: Prompts
+    max_tokens: int | None = Field(None, ge=0, le=_INT32)
+    echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
 
 

@@ -22,6 +22,12 @@ NO_EFFECT = frozenset(
     }
 )
 
+REASONS = {
+    "best_of": "all choices that are drawn are returned, and n says how many",
+    "suffix": "the models served here continue a text, they do not fill a gap in one",
+}
+"""What a client may do instead, or why it cannot be."""
+
 # Field → values that ask for nothing. null always does.
 _SHARED: dict[str, tuple[Any, ...]] = {
     "store": (False,),
@@ -35,14 +41,8 @@ _SHARED: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "use_beam_search": (False,),
     "length_penalty": (1.0,),
-    "bad_words": ([],),
-    "allowed_token_ids": (),
-    "prompt_logprobs": (),
-    "echo": (False,),
-    "truncate_prompt_tokens": (),
     "spaces_between_special_tokens": (True,),
     "logits_processors": (),
-    "return_tokens_as_token_ids": (False,),
     "kv_transfer_params": (),
     "vllm_xargs": (),
     "request_id": (),
@@ -64,6 +64,7 @@ _CHAT: dict[str, tuple[Any, ...]] = {
     "documents": (),
     "chat_template": (),
     "add_special_tokens": (False,),
+    "echo": (False,),
     "continue_final_message": (False,),
     "mm_processor_kwargs": (),
 }
@@ -92,7 +93,7 @@ def strip(
             kept[name] = value
         elif name in unsupported:
             if value is not None and not any(_same(value, idle) for idle in unsupported[name]):
-                raise refuse(name)
+                raise refuse(name, reason=REASONS.get(name))
         elif name not in NO_EFFECT:
             shown = name if len(name) <= 80 else name[:80] + "…"
             raise InvalidRequest(f"Unknown field: {shown}", param=shown, code="unknown_parameter")

@@ -59,6 +59,11 @@ class SamplingParams:
     """Token ids that end the choice, besides the model's end-of-sequence ids."""
     ignore_eos: bool = False
     """Do not stop at the model's end-of-sequence ids."""
+    allowed_token_ids: tuple[int, ...] = ()
+    """Draw only from these; empty: from all."""
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    """Sequences of tokens that the output may not hold: the last token of one cannot be drawn where
+    the output ends with those before it."""
     skip_special_tokens: bool = True
     """Leave special tokens out of the text."""
     logprobs: int | None = None
@@ -101,8 +106,8 @@ class TokenLogprobs:
     logprob: float
     top_ids: tuple[int, ...] = ()
     top_logprobs: tuple[float, ...] = ()
-    rank: int = 0
-    """Of a prompt's token among all by falling probability, 1 the first; 0: not asked for."""
+    rank: int | None = None
+    """Of a prompt's token among all by falling probability, 1 the first; None for a drawn one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +165,8 @@ class Output:
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
     """Of all of the prompt's tokens but the first; with the first piece, where asked for."""
-    embedding: bytes = b""
-    """As in `TokenEvent`."""
+    embedding: tuple[float, ...] | None = None
+    """With the last piece of a request with `pooling`."""
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     """The stop string or stop token id that ended the choice; None for end-of-sequence."""

@@ -11,6 +11,7 @@ MAX_CHOICES = 128
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 MAX_LOGIT_BIAS = 1024
+MAX_BAD_WORDS = 1024
 
 
 def check_sampling(params: SamplingParams, vocab_size: int) -> None:
@@ -47,6 +48,9 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
         raise InvalidRequest("stop must not contain an empty string", param="stop")
     for token_id in params.stop_token_ids:
         check_token_id("stop_token_ids", token_id, vocab_size)
+    for token_id in params.allowed_token_ids:
+        check_token_id("allowed_token_ids", token_id, vocab_size)
+    _check_bad_words(params.bad_words, vocab_size)
     _check_bias(params.logit_bias or {}, vocab_size)
 
 
@@ -83,6 +87,19 @@ def check_token_id(param: str, token_id: int, vocab_size: int) -> None:
             f"{param} has token id {token_id}, but the vocabulary goes from 0 to {vocab_size - 1}",
             param=param,
         )
+
+
+def _check_bad_words(words: tuple[tuple[int, ...], ...], vocab_size: int) -> None:
+    if len(words) > MAX_BAD_WORDS:
+        raise InvalidRequest(
+            f"bad_words has {len(words)} token sequences, but at most {MAX_BAD_WORDS} are allowed",
+            param="bad_words",
+        )
+    for word in words:
+        if not word:
+            raise InvalidRequest("bad_words must not contain an empty word", param="bad_words")
+        for token_id in word:
+            check_token_id("bad_words", token_id, vocab_size)
 
 
 def _check_bias(bias: dict[int, float], vocab_size: int) -> None:

@@ -13,6 +13,7 @@ however the tokens are spread over events:
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,7 +78,7 @@ class OutputProcessor:
             token_ids=event.token_ids[:num_taken],
             logprobs=None if event.logprobs is None else event.logprobs[:num_taken],
             prompt_logprobs=self._take_prompt_logprobs(),
-            embedding=event.embedding,
+            embedding=_floats(event.embedding),
             finish_reason=reason,
             stop_reason=stop_reason,
             usage=Usage(self._num_prompt_tokens, self._num_tokens, self._num_cached_tokens),
@@ -128,12 +129,16 @@ def merge(first: Output, second: Output) -> Output:
         token_ids=first.token_ids + second.token_ids,
         logprobs=_merge_logprobs(first.logprobs, second.logprobs),
         prompt_logprobs=first.prompt_logprobs,
-        embedding=first.embedding or second.embedding,
+        embedding=second.embedding,
         finish_reason=second.finish_reason,
         stop_reason=second.stop_reason,
         usage=second.usage,
         timing=second.timing,
     )
+
+
+def _floats(data: bytes) -> tuple[float, ...] | None:
+    return struct.unpack(f"<{len(data) // 4}f", data) if data else None
 
 
 def _merge_logprobs(

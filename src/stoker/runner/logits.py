@@ -1,7 +1,8 @@
 """What a request does to its row of logits before a token is drawn, always in this order:
 
 1. logit_bias is added.
-2. Tokens that `min_tokens` still forbids get -inf.
+2. Tokens that may not be drawn get -inf: those that `min_tokens` still forbids, those outside
+   allowed_token_ids, and those that would complete one of bad_words.
 3. repetition_penalty, for every token of prompt or output.
 4. frequency_penalty and presence_penalty, for every token of the output.
 
@@ -26,7 +27,9 @@ SMALLEST_PENALTY = 1e-30
 
 def needs_adjusting(spec: SampleSpec) -> bool:
     """Whether `adjust` would change the row."""
-    return bool(spec.params.logit_bias or spec.banned_token_ids or _penalises(spec.params))
+    params = spec.params
+    forbids = spec.banned_token_ids or params.allowed_token_ids or params.bad_words
+    return bool(params.logit_bias or forbids or _penalises(params))
 
 
 def _penalises(params: SamplingParams) -> bool:
@@ -42,8 +45,14 @@ def adjust(row: Row, spec: SampleSpec) -> None:
     if params.logit_bias:
         ids, index = _known(list(params.logit_bias), row)
         row[ids] += np.array(list(params.logit_bias.values()), np.float32)[index]
-    if spec.banned_token_ids:
-        row[_known(spec.banned_token_ids, row)[0]] = -np.inf
+    if params.allowed_token_ids:
+        allowed, _ = _known(params.allowed_token_ids, row)
+        kept = row[allowed]
+        row[:] = -np.inf
+        row[allowed] = kept
+    banned = [*spec.banned_token_ids, *_completing(spec)]
+    if banned:
+        row[_known(banned, row)[0]] = -np.inf
     # The whole context is gone through for every token: made an array once, and marked, not sorted.
     history = np.asarray(spec.history if _penalises(params) else (), dtype=np.int32)
     if params.repetition_penalty != 1.0:
@@ -57,6 +66,18 @@ def adjust(row: Row, spec: SampleSpec) -> None:
         seen_ids, counts = np.unique(history[spec.num_prompt_tokens :], return_counts=True)
         times = counts.astype(np.float32)
         row[seen_ids] -= params.frequency_penalty * times + params.presence_penalty
+
+
+def _completing(spec: SampleSpec) -> list[int]:
+    """Last tokens of those of `bad_words` of which the output ends with all tokens but that."""
+    length = len(spec.history)
+    num_output = length - spec.num_prompt_tokens
+    return [
+        word[-1]
+        for word in spec.params.bad_words
+        if len(word) <= num_output + 1
+        and tuple(spec.history[length + 1 - len(word) :]) == word[:-1]
+    ]
 
 
 def _known(token_ids: Sequence[int], row: Row) -> tuple[NDArray[np.int64], NDArray[np.intp]]:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stoker.text.tokenizer import Tokenizer
+from typing import Protocol
 
 _REPLACEMENT = "\ufffd"
 _LONGEST_CHARACTER = 4
+
+
+class Decoding(Protocol):
+    """What of a tokenizer turns tokens to text; see `text.tokenizer.Tokenizer`."""
+
+    @property
+    def strips_first_space(self) -> bool: ...
+
+    def visible_bytes(self, token_id: int, skip_special_tokens: bool) -> bytes: ...
 
 
 class Detokenizer:
@@ -27,7 +33,7 @@ class Detokenizer:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, prompt_ids: Sequence[int], skip_special_tokens: bool
+        self, tokenizer: Decoding, prompt_ids: Sequence[int], skip_special_tokens: bool
     ) -> None:
         self._tokenizer = tokenizer
         self._skip_special_tokens = skip_special_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import math
 from typing import Any
@@ -10,13 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.api.assemble import Assembler, ChatFormat, CompletionFormat, Format, Head, fold
+from stoker.api.assemble import (
+    Assembler,
+    ChatFormat,
+    CompletionFormat,
+    Format,
+    Head,
+    Prompt,
+    fold,
+)
+from stoker.api.logprobs import Spelling
 from stoker.core.errors import Draining, RequestFailed
 from stoker.core.request import FinishReason, Output, TokenLogprobs, Usage
 from tests.support.fake_engine import FakeTokenizer
 
 TOKENIZER = FakeTokenizer(["ab", "é"])
-FORMATS = (ChatFormat(TOKENIZER), CompletionFormat(TOKENIZER))
+SPELL = Spelling(TOKENIZER)
+FORMATS = (ChatFormat(SPELL), CompletionFormat(SPELL, skip_special_tokens=True))
+PROMPT = Prompt(token_ids=[1, 2, 3, 4])
 HEAD = Head("id-1", 17, "fake")
 
 token_ids = st.integers(0, TOKENIZER.vocab_size - 1)
@@ -82,7 +94,7 @@ def assemble(
 ) -> list[dict[str, Any]]:
     num_prompts, n, outputs = run
     settings = {"include_usage": True, "return_token_ids": False} | options
-    assembler = Assembler(wire_format, HEAD, [[1, 2, 3, 4]] * num_prompts, n, **settings)
+    assembler = Assembler(wire_format, HEAD, [PROMPT] * num_prompts, n, **settings)
     chunks = [chunk for item in outputs for chunk in assembler.push(*item)]
     return chunks + assembler.finish()
 
@@ -128,10 +140,12 @@ def _check_logprobs(logprobs: dict[str, Any] | None, entries: list[TokenLogprobs
         assert tops == [len(entry.top_ids) for entry in entries]
     else:
         found = logprobs["token_logprobs"]
-        ends = [0]
-        for token in logprobs["tokens"]:
-            ends.append(ends[-1] + len(token))
-        assert logprobs["text_offset"] == ends[:-1]
+        ids = [entry.token_id for entry in entries]
+        for count, offset in enumerate(logprobs["text_offset"]):
+            data = b"".join(TOKENIZER.visible_bytes(i, True) for i in ids[:count])
+            # What is cut off inside a character is no character yet.
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            assert offset == len(decoder.decode(data))
         assert len(logprobs["top_logprobs"]) == len(entries)
     assert found == [max(entry.logprob, -9999.0) for entry in entries]
 
@@ -152,13 +166,13 @@ def test_options_only_add(wire_format: Format) -> None:
 def test_an_end_that_nobody_asked_for_is_an_error(
     reason: FinishReason, error: type[Exception]
 ) -> None:
-    assembler = Assembler(FORMATS[0], HEAD, [[1]], 1, include_usage=True, return_token_ids=False)
+    assembler = Assembler(FORMATS[0], HEAD, [PROMPT], 1, include_usage=True, return_token_ids=False)
     with pytest.raises(error):
         assembler.push(0, Output(choice=0, finish_reason=reason))
 
 
 def test_a_choice_without_an_end_is_an_error() -> None:
-    assembler = Assembler(FORMATS[0], HEAD, [[1]], 2, include_usage=True, return_token_ids=False)
+    assembler = Assembler(FORMATS[0], HEAD, [PROMPT], 2, include_usage=True, return_token_ids=False)
     assembler.push(0, Output(choice=0, finish_reason=FinishReason.STOP))
     assert assembler.unfinished == 1
     with pytest.raises(RequestFailed):

@@ -56,6 +56,27 @@ def test_banned_tokens_cannot_be_drawn_however_biased() -> None:
     assert _adjusted([0.0, 0.0], spec) == [0.0, -math.inf]
 
 
+def test_only_allowed_tokens_are_left() -> None:
+    spec = _spec(replace(PLAIN, allowed_token_ids=(0, 2)))
+    assert needs_adjusting(spec)
+    assert _adjusted([1.0, 2.0, 3.0], spec) == [1.0, -math.inf, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("output", "banned"),
+    [([], {3}), ([1], {3, 2}), ([1, 2], {3, 0}), ([2, 1], {3, 2}), ([2], {3})],
+)
+def test_the_last_token_of_a_bad_word_is_banned_after_the_others(
+    output: list[int], banned: set[int]
+) -> None:
+    """The prompt's own tokens do not count: it ends with 1, 2 here."""
+    params = replace(PLAIN, bad_words=((3,), (1, 2), (1, 2, 0)))
+    spec = _spec(params, history=[1, 2, *output], num_prompt=2)
+    assert needs_adjusting(spec)
+    row = _adjusted([1.0] * 4, spec)
+    assert {i for i, value in enumerate(row) if value == -math.inf} == banned
+
+
 def test_repetition_counts_prompt_and_output_and_depends_on_sign() -> None:
     spec = _spec(replace(PLAIN, repetition_penalty=2.0), history=[0, 0, 1], num_prompt=2)
     assert _adjusted([4.0, -4.0, 4.0], spec) == [2.0, -8.0, 4.0]
