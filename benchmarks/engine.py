@@ -118,7 +118,7 @@ class Engine:
         runner = ModelRunner(model, ops, limits, forward)
         memory = MemoryManager(limits.kv, limits.num_pages, False, "benchmark")
         self._core = EngineCore(Scheduler(limits, memory, frozenset(), time.time), runner)
-        self._info = engine_info(limits, config, weights)
+        self._info = engine_info(limits, config, weights, shape.hidden_size)
         self._tokenizer = load_tokenizer(checkpoint.tokenizer)
         self._ops = ops
         self._vocab = shape.vocab_size

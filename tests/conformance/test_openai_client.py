@@ -84,6 +84,33 @@ def test_completions(client: openai.OpenAI) -> None:
     assert "".join(part.choices[0].text for part in stream) == "Hello"
 
 
+def test_a_prompt_is_scored_by_echo(client: openai.OpenAI) -> None:
+    answer = client.completions.create(
+        model="fake", prompt="ab", echo=True, max_tokens=0, logprobs=1
+    )
+    [choice] = answer.choices
+    assert (choice.text, choice.finish_reason) == ("ab", "length")
+    assert choice.logprobs is not None
+    assert choice.logprobs.tokens == ["<bos>", "a", "b"]
+    assert choice.logprobs.token_logprobs is not None
+    assert choice.logprobs.token_logprobs[0] is None
+
+
+def test_embeddings(client: openai.OpenAI) -> None:
+    """Without encoding_format the client asks for base64 and decodes it."""
+    answer = client.embeddings.create(model="fake", input=["a", "b"])
+    floats = client.embeddings.create(model="fake", input=[[1], [2]], encoding_format="float")
+    for body in (answer, floats):
+        assert [item.index for item in body.data] == [0, 1]
+        assert body.data[1].embedding == pytest.approx([3 / 13, 4 / 13, 12 / 13])
+    assert answer.usage.total_tokens == 4
+    short = client.embeddings.create(model="fake", input="a", dimensions=1).data[0].embedding
+    assert list(short) == [1.0]
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.embeddings.create(model="fake", input="a", dimensions=99)
+    assert refused.value.param == "dimensions"
+
+
 def test_models(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["fake"]
     assert client.models.retrieve("fake").id == "fake"

@@ -131,7 +131,7 @@ def build_scripted(
     memory = MemoryManager(LAYOUT, scenario.num_pages, config.prefix_caching, "scripted")
     scheduler = Scheduler(limits, memory, frozenset({EOS}), time.time)
     core = EngineCore(scheduler, FaultyRunner(scenario))
-    return core, engine_info(limits, config, weight_bytes=0)
+    return core, engine_info(limits, config, weight_bytes=0, hidden_size=2)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import struct
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from stoker.core.errors import EngineDead, InvalidRequest, StokerError
 from stoker.core.request import (
     FinishReason,
     Output,
+    Pooling,
     SamplingParams,
     Timing,
     TokenEvent,
@@ -100,6 +102,7 @@ class Call:
     params: SamplingParams
     priority: int
     cache_salt: str | None
+    pooling: Pooling | None = None
     is_aborted: bool = False
 
 
@@ -129,6 +132,7 @@ class FakeEngine:
     def info(self) -> EngineInfo:
         return EngineInfo(
             vocab_size=self.tokenizer.vocab_size,
+            hidden_size=3,
             max_model_len=self.max_model_len,
             num_pages=64,
             page_size=16,
@@ -151,8 +155,9 @@ class FakeEngine:
         *,
         priority: int = 0,
         cache_salt: str | None = None,
+        pooling: Pooling | None = None,
     ) -> AsyncGenerator[Output, None]:
-        call = Call(prompt_token_ids, params, priority, cache_salt)
+        call = Call(prompt_token_ids, params, priority, cache_salt, pooling)
         self.calls.append(call)
         if self.refusal is not None:
             raise self.refusal
@@ -194,7 +199,13 @@ class FakeEngine:
         left = room if params.max_tokens is None else min(params.max_tokens, room)
         yield from self._scored_prompt(call)
         if left == 0:
-            yield TokenEvent(request_id="", finish_reason=FinishReason.LENGTH)
+            vector = (3.0, 4.0, 12.0) if call.pooling else ()
+            yield TokenEvent(
+                request_id="",
+                finish_reason=FinishReason.LENGTH,
+                num_cached_tokens=self.cached_tokens,
+                embedding=struct.pack(f"<{len(vector)}f", *vector),
+            )
             return
         for step in [*steps, *([(EOS,)] if self.failure is None else [])]:
             taken: list[int] = []

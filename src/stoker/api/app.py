@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from stoker.api import chat, completions, errors, ops
+from stoker.api import chat, completions, embeddings, errors, ops
 from stoker.api.auth import ApiKeyMiddleware
 from stoker.api.metrics import Metrics
 from stoker.api.middleware import (
@@ -54,7 +54,7 @@ def build_app(
         defaults=defaults,
         metrics=Metrics(name, lambda: engine.stats),
     )
-    for router in (chat.router, completions.router, ops.router):
+    for router in (chat.router, completions.router, embeddings.router, ops.router):
         app.include_router(router)
     errors.install(app)
     _add_middleware(app, config)

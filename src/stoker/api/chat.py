@@ -28,7 +28,7 @@ async def create_chat_completion(body: ChatRequest, request: Request, state: Sta
     prompt = await encode_chat(
         state, body.messages, body.add_generation_prompt, body.chat_template_kwargs
     )
-    prompt = truncated(state, body, params, prompt)
+    prompt = truncated(state, body.truncate_prompt_tokens, params.max_tokens, prompt)
     job = Job(
         body=body,
         params=params,

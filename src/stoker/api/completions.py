@@ -55,7 +55,8 @@ def _prompt(
     given: str | list[int],
     token_ids: list[int],
 ) -> Prompt:
-    kept = truncated(state, body, params, token_ids, is_text=isinstance(given, str))
+    most, is_text = body.truncate_prompt_tokens, isinstance(given, str)
+    kept = truncated(state, most, params.max_tokens, token_ids, is_text=is_text)
     echo = None
     if body.echo and isinstance(given, str) and len(kept) == len(token_ids):
         echo = given  # as it came, not as its tokens spell it

@@ -80,9 +80,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http_exception)
 
 
-def unsupported(
-    param: str, what: str | None = None, reason: str | None = None
-) -> InvalidRequest:
+def unsupported(param: str, what: str | None = None, reason: str | None = None) -> InvalidRequest:
     """The refusal of something known that this release does not do; `what` defaults to `param`."""
     because = f": {reason}" if reason else ""
     return InvalidRequest(

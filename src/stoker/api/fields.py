@@ -25,27 +25,35 @@ def is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def parse_prompts(value: Any) -> list[str | list[int]]:
-    """A string, token ids, or a list of either → the list of prompts."""
-    message = "prompt must be a string, a list of token ids, or a list of strings or of such lists"
-    if isinstance(value, str):
-        return [_text(value, "prompt")]
-    if not isinstance(value, list):
-        raise InvalidRequest(message, param="prompt")
-    if not value:
-        raise InvalidRequest("prompt is an empty list, but needs at least one item", param="prompt")
-    if all(map(is_int, value)):
-        return [value]
-    if len(value) > MAX_PROMPTS:
-        raise InvalidRequest(
-            f"prompt has {len(value)} prompts, but at most {MAX_PROMPTS} are allowed",
-            param="prompt",
+def _prompts(name: str) -> PlainValidator:
+    """A string, token ids, or a list of either → the list of prompts; `name` is the field's."""
+
+    def parse(value: Any) -> list[str | list[int]]:
+        if isinstance(value, str):
+            return [_text(value, name)]
+        message = (
+            f"{name} must be a string, a list of token ids, or a list of strings or of such lists"
         )
-    if all(isinstance(item, str) for item in value):
-        return [_text(item, "prompt") for item in value]
-    if all(isinstance(item, list) and item and all(map(is_int, item)) for item in value):
-        return list(value)
-    raise InvalidRequest(message, param="prompt")
+        if not isinstance(value, list):
+            raise InvalidRequest(message, param=name)
+        if not value:
+            raise InvalidRequest(
+                f"{name} is an empty list, but needs at least one item", param=name
+            )
+        if all(map(is_int, value)):
+            return [value]
+        if len(value) > MAX_PROMPTS:
+            raise InvalidRequest(
+                f"{name} has {len(value)} prompts, but at most {MAX_PROMPTS} are allowed",
+                param=name,
+            )
+        if all(isinstance(item, str) for item in value):
+            return [_text(item, name) for item in value]
+        if all(isinstance(item, list) and item and all(map(is_int, item)) for item in value):
+            return list(value)
+        raise InvalidRequest(message, param=name)
+
+    return PlainValidator(parse)
 
 
 def parse_logit_bias(value: Any) -> dict[int, float] | None:
@@ -181,25 +189,23 @@ Content = Annotated[
     ),
 ]
 Text = Annotated[str, AfterValidator(parse_text)]
-Prompts = Annotated[
-    list[str | list[int]],
-    PlainValidator(parse_prompts),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _STRING,
-                {"type": "array", "items": _STRING, "minItems": 1, "maxItems": MAX_PROMPTS},
-                _TOKEN_IDS_SCHEMA,
-                {
-                    "type": "array",
-                    "items": _TOKEN_IDS_SCHEMA,
-                    "minItems": 1,
-                    "maxItems": MAX_PROMPTS,
-                },
-            ]
-        }
-    ),
-]
+_PROMPTS_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            _STRING,
+            {"type": "array", "items": _STRING, "minItems": 1, "maxItems": MAX_PROMPTS},
+            _TOKEN_IDS_SCHEMA,
+            {
+                "type": "array",
+                "items": _TOKEN_IDS_SCHEMA,
+                "minItems": 1,
+                "maxItems": MAX_PROMPTS,
+            },
+        ]
+    }
+)
+Prompts = Annotated[list[str | list[int]], _prompts("prompt"), _PROMPTS_SCHEMA]
+Inputs = Annotated[list[str | list[int]], _prompts("input"), _PROMPTS_SCHEMA]
 LogitBias = Annotated[
     dict[int, float] | None,
     PlainValidator(parse_logit_bias),

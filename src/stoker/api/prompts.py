@@ -10,7 +10,6 @@ from stoker.api.logprobs import Spelling
 from stoker.api.schema import Message, SamplingBody, TemplateVariables
 from stoker.api.state import AppState
 from stoker.core.errors import InvalidRequest
-from stoker.core.request import SamplingParams
 
 T = TypeVar("T")
 
@@ -43,18 +42,17 @@ async def encode_texts(
 
 def truncated(
     state: AppState,
-    body: SamplingBody,
-    params: SamplingParams,
+    most: int | None,
+    max_tokens: int | None,
     token_ids: list[int],
     *,
     is_text: bool = False,
 ) -> list[int]:
-    """The end of a prompt that is longer than `truncate_prompt_tokens` allows.
+    """The end of a prompt that is longer than `truncate_prompt_tokens`, `most`, allows.
 
     A text keeps the BOS that the tokenizer put before it. -1 keeps what the context has room for
     beside `max_tokens`, or beside one token where the answer's length is open.
     """
-    most = body.truncate_prompt_tokens
     if most is None:
         return token_ids
     if most == 0:
@@ -63,7 +61,7 @@ def truncated(
             param="truncate_prompt_tokens",
         )
     if most == -1:
-        room = 1 if params.max_tokens is None else params.max_tokens
+        room = 1 if max_tokens is None else max_tokens
         most = max(1, state.engine.info.max_model_len - room)
     if len(token_ids) <= most:
         return token_ids

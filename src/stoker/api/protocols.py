@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from stoker.core.request import Output, SamplingParams
+from stoker.core.request import Output, Pooling, SamplingParams
 from stoker.engine.wire import EngineInfo, Stats
 
 
@@ -29,9 +29,11 @@ class Engine(Protocol):
         *,
         priority: int = 0,
         cache_salt: str | None = None,
+        pooling: Pooling | None = None,
     ) -> AsyncIterator[Output]:
         """All `params.n` choices of one prompt, interleaved; each ends with a finish reason.
 
+        With `pooling`, and `max_tokens` 0, one output with an embedding.
         Cancelling the task that waits for the next output aborts the request.
 
         Raises:

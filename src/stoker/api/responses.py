@@ -110,6 +110,19 @@ class Completion(TypedDict):
     usage: Usage
 
 
+class Embedding(TypedDict):
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingList(TypedDict):
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
 class Model(TypedDict):
     id: str
     object: Literal["model"]

@@ -19,6 +19,7 @@ from stoker.api.fields import (
     AllowedTokenIds,
     BadWords,
     Content,
+    Inputs,
     LogitBias,
     Prompts,
     Stop,
@@ -27,6 +28,7 @@ from stoker.api.fields import (
     Tokens,
 )
 from stoker.core.errors import InvalidRequest
+from stoker.core.request import Pooling
 from stoker.core.validate import MAX_CHOICES, MAX_LOGPROBS
 
 _INT32 = 2**31 - 1
@@ -139,6 +141,29 @@ class CompletionRequest(SamplingBody):
     max_tokens: int | None = Field(None, ge=0, le=_INT32)
     echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+
+
+class EmbeddingRequest(Wire):
+    """POST /v1/embeddings"""
+
+    model: Text | None = None
+    input: Inputs
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = Field(None, ge=1, le=_INT32)
+    pooling: Pooling | None = None
+    normalize: bool | None = None
+    truncate_prompt_tokens: int | None = Field(None, ge=-1, le=_INT32)
+    priority: int | None = Field(None, ge=-_INT32, le=_INT32, description="Lower runs first")
+    cache_salt: Text | None = Field(None, min_length=1, max_length=256)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _act_on_or_refuse(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        return unsupported.strip(
+            body, frozenset(cls.model_fields), unsupported.EMBEDDING_UNSUPPORTED
+        )
 
 
 class TokenizeRequest(Wire):

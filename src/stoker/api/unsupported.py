@@ -75,6 +75,14 @@ _COMPLETION: dict[str, tuple[Any, ...]] = {
     "add_special_tokens": (True,),
 }
 
+EMBEDDING_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "messages": (),
+    "add_special_tokens": (True,),
+    "embed_dtype": ("float32",),
+    "endianness": ("native", "little"),
+    "request_id": (),
+}
+
 CHAT_UNSUPPORTED = _SHARED | _CHAT
 COMPLETION_UNSUPPORTED = _SHARED | _COMPLETION
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from stoker.core.errors import ConfigError
 from stoker.core.model import KVDtype, KVLayout, ModelConfig, kv_layout
+from stoker.core.request import Pooling
 
 GIB = 1024**3
 
@@ -75,6 +76,7 @@ class ServeConfig:
     drain_timeout_s: float = option(30.0, "Seconds that running requests get to finish on SIGTERM")
     health_timeout_s: float = option(20.0, "Seconds without a sign of life until /health fails")
     max_body_mib: int = option(16, "Largest request body")
+    pooling: Pooling = option("last", "What /v1/embeddings takes of a text: last token or mean")
     chat_template: str | None = option(None, "Jinja file to use instead of the model's template")
 
 

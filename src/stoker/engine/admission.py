@@ -14,10 +14,13 @@ from stoker.engine.wire import EngineInfo
 from stoker.sched.admission import max_request_tokens
 
 
-def engine_info(limits: Limits, config: EngineConfig, weight_bytes: int) -> EngineInfo:
+def engine_info(
+    limits: Limits, config: EngineConfig, weight_bytes: int, hidden_size: int
+) -> EngineInfo:
     """What an engine with these limits tells its clients about itself."""
     return EngineInfo(
         vocab_size=limits.vocab_size,
+        hidden_size=hidden_size,
         max_model_len=limits.max_model_len,
         num_pages=limits.num_pages,
         page_size=PAGE_SIZE,

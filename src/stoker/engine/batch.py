@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from stoker.core.errors import ReportedError
-from stoker.core.request import Output, Request, SamplingParams, Usage
+from stoker.core.request import Output, Pooling, Request, SamplingParams, Usage
 from stoker.engine.admission import expand
 from stoker.engine.core import EngineCore
 from stoker.engine.outputs import OutputProcessor, merge
@@ -44,14 +44,16 @@ def run_batch(
     tokenizer: Tokenizer,
     prompts: Sequence[tuple[list[int], SamplingParams]],
     on_output: Callable[[Output], None],
+    pooling: Pooling | None = None,
 ) -> list[Completion]:
-    """One Completion a prompt, in order; `on_output` sees every piece as it comes.
+    """One Completion a prompt, in order; `on_output` sees every piece as it comes. `pooling`: of
+    prompts whose params have `max_tokens` 0, for their embeddings.
 
     Raises:
         StokerError: a prompt was refused or failed. Like any other exception (Ctrl-C), this aborts
             what still runs, and the core can be used again.
     """
-    batch = [expand(token_ids, params, info) for token_ids, params in prompts]
+    batch = [expand(token_ids, params, info, pooling=pooling) for token_ids, params in prompts]
     choices = {
         request.id: _Choice(tokenizer, request) for requests in batch for request in requests
     }

@@ -45,7 +45,7 @@ def build_engine(config: EngineConfig, report: Callable[[int, int], None]) -> Bu
     )
     eos_token_ids = frozenset(checkpoint.generation.eos_token_ids)
     scheduler = Scheduler(limits, memory, eos_token_ids, time.time)
-    info = engine_info(limits, config, weight_bytes)
+    info = engine_info(limits, config, weight_bytes, checkpoint.config.hidden_size)
     return BuiltEngine(EngineCore(scheduler, runner), info, checkpoint, cpus)
 
 

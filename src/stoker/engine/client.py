@@ -22,7 +22,7 @@ from stoker.core.errors import (
     ReportedError,
     RequestFailed,
 )
-from stoker.core.request import Output, Request, SamplingParams, TokenEvent
+from stoker.core.request import Output, Pooling, Request, SamplingParams, TokenEvent
 from stoker.engine.admission import expand
 from stoker.engine.link import PRODUCT_COMMAND
 from stoker.engine.outputs import OutputProcessor
@@ -116,9 +116,11 @@ class EngineClient:
         *,
         priority: int = 0,
         cache_salt: str | None = None,
+        pooling: Pooling | None = None,
     ) -> AsyncGenerator[Output, None]:
         """All `params.n` choices of one prompt, interleaved; each ends with a finish reason.
 
+        With `pooling`, and `max_tokens` 0, the one piece is an embedding of the prompt.
         Nothing is sent before the first piece is asked for. Closing the iterator, or cancelling the
         task that waits for it, aborts the request.
 
@@ -126,7 +128,7 @@ class EngineClient:
             StokerError: the request was refused (at the first piece) or failed (later);
                 EngineDead where the engine process ended meanwhile.
         """
-        requests = expand(prompt_token_ids, params, self.info, priority, cache_salt)
+        requests = expand(prompt_token_ids, params, self.info, priority, cache_salt, pooling)
         self._check_room(params.n)
         stream = OutputStream(len(requests))
         try:

@@ -13,10 +13,11 @@ from typing import Any
 
 from stoker.core.config import EngineConfig, KernelName
 from stoker.core.errors import InvalidRequest
-from stoker.core.request import SamplingParams
+from stoker.core.request import Pooling, SamplingParams
 from stoker.engine.bars import LoadBar, TokenBar
 from stoker.engine.batch import Completion, run_batch
 from stoker.engine.build import build_engine
+from stoker.engine.vectors import check_dimensions, embedding
 from stoker.text.chat_template import ChatTemplate
 from stoker.text.messages import Message
 from stoker.text.tokenizer import load_tokenizer
@@ -91,6 +92,35 @@ class LLM:
         template = self._template
         many: Any = [messages] if messages and isinstance(messages[0], dict) else messages
         return self._run([template.render_to_ids(chat) for chat in many], params, progress)
+
+    def embed(
+        self,
+        prompts: str | Sequence[str] | Sequence[list[int]],
+        *,
+        pooling: Pooling = "last",
+        dimensions: int | None = None,
+        normalize: bool = True,
+    ) -> list[list[float]]:
+        """A vector for each text or list of token ids: the hidden state of its last token, or the
+        mean of all, after the model's last norm; its first `dimensions` numbers, of length 1.
+
+        Raises:
+            StokerError: a prompt was refused or failed; the others are aborted.
+        """
+        if isinstance(prompts, str):
+            prompts = [prompts]
+        check_dimensions(dimensions, self._engine.info.hidden_size)
+        params = SamplingParams(max_tokens=0)
+        done = run_batch(
+            self._engine.core,
+            self._engine.info,
+            self.tokenizer,
+            [(self._token_ids(prompt), params) for prompt in prompts],
+            lambda output: None,
+            pooling,
+        )
+        pooled = [completion.choices[0].embedding or () for completion in done]
+        return [embedding(p, dimensions, normalize=normalize).tolist() for p in pooled]
 
     @cached_property
     def _template(self) -> ChatTemplate:

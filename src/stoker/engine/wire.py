@@ -43,6 +43,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine settled on; the API process validates requests against it."""
 
     vocab_size: int
+    hidden_size: int
+    """Numbers of an embedding."""
     max_model_len: int
     num_pages: int
     page_size: int

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from stoker.api.unsupported import CHAT_UNSUPPORTED, COMPLETION_UNSUPPORTED, NO_EFFECT
+from stoker.api.unsupported import (
+    CHAT_UNSUPPORTED,
+    COMPLETION_UNSUPPORTED,
+    EMBEDDING_UNSUPPORTED,
+    NO_EFFECT,
+)
 from stoker.core.errors import EngineDead, ExceedsCapacity, Overloaded, ReportedError
 from tests.support.api_app import CHAT, COMPLETIONS, HI, Api, chunks, error_of
 from tests.support.fake_engine import FakeEngine, FakeTokenizer
@@ -106,6 +111,16 @@ def test_chat_refuses_what_it_would_have_to_ignore(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(COMPLETION_UNSUPPORTED))
 def test_completions_refuse_what_they_would_have_to_ignore(name: str) -> None:
     _refuses_unless_idle(COMPLETIONS, {"prompt": "hi"}, name, COMPLETION_UNSUPPORTED[name])
+
+
+@pytest.mark.parametrize("name", sorted(EMBEDDING_UNSUPPORTED))
+def test_embeddings_refuse_what_they_would_have_to_ignore(name: str) -> None:
+    _refuses_unless_idle("/v1/embeddings", {"input": "hi"}, name, EMBEDDING_UNSUPPORTED[name])
+
+
+def test_a_refusal_says_why_where_there_is_a_way_or_a_reason() -> None:
+    assert "n says how many" in error_of(API.complete(best_of=2))["message"]
+    assert "do not fill a gap" in error_of(API.complete(suffix="x"))["message"]
 
 
 def _refuses_unless_idle(path: str, body: dict[str, Any], name: str, idle: tuple[Any, ...]) -> None:
