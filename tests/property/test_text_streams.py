@@ -58,7 +58,9 @@ def test_nothing_is_shown_late(case: tuple[Tokenizer, list[int], list[int]], ski
     for i in range(len(output)):
         shown += stream.push(output[i : i + 1])
         whole = tokenizer.decode(output[: i + 1], skip)
-        assert shown in (whole, whole.removesuffix("\ufffd"))
+        assert whole.startswith(shown)
+        # Two: the first bytes of a surrogate are no character, but held back like one.
+        assert whole[len(shown) :] in ("", "\ufffd", "\ufffd\ufffd")
 
 
 STOPS = st.lists(st.text("ab.", min_size=1, max_size=5), max_size=4)
