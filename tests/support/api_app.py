@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -98,7 +98,9 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
 class RawCall:
     """One request over bare ASGI, whose client can go away at any moment."""
 
-    def __init__(self, app: FastAPI, path: str, body: Any) -> None:
+    def __init__(
+        self, app: FastAPI, path: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.sent: list[dict[str, Any]] = []
         self.first_body = asyncio.Event()
         self._gone = asyncio.Event()
@@ -112,7 +114,11 @@ class RawCall:
             "path": path,
             "raw_path": path.encode(),
             "query_string": b"",
-            "headers": [(b"content-type", b"application/json"), (b"host", b"test")],
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"host", b"test"),
+                *((name.encode(), value.encode()) for name, value in (headers or {}).items()),
+            ],
             "client": ("test", 1),
             "server": ("test", 80),
             "scheme": "http",

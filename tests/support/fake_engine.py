@@ -103,6 +103,7 @@ class Call:
     priority: int
     cache_salt: str | None
     pooling: Pooling | None = None
+    request_id: str | None = None
     is_aborted: bool = False
 
 
@@ -126,6 +127,7 @@ class FakeEngine:
     cached_tokens: int = 0
     max_model_len: int = 512
     stats: Stats = Stats()
+    num_resets: int = 0
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -144,6 +146,10 @@ class FakeEngine:
             kernels="fake",
         )
 
+    async def reset_prefix_cache(self) -> None:
+        self.check_health()
+        self.num_resets += 1
+
     def check_health(self) -> None:
         if self.dead:
             raise EngineDead("the engine process ended")
@@ -156,8 +162,9 @@ class FakeEngine:
         priority: int = 0,
         cache_salt: str | None = None,
         pooling: Pooling | None = None,
+        request_id: str | None = None,
     ) -> AsyncGenerator[Output, None]:
-        call = Call(prompt_token_ids, params, priority, cache_salt, pooling)
+        call = Call(prompt_token_ids, params, priority, cache_salt, pooling, request_id)
         self.calls.append(call)
         if self.refusal is not None:
             raise self.refusal

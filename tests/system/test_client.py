@@ -38,6 +38,27 @@ def test_answers_are_functions_of_the_request() -> None:
     asyncio.run(scenario())
 
 
+def test_a_reset_forgets_prefixes_while_others_run() -> None:
+    async def scenario() -> None:
+        async with scripted_client(Scenario(audit=True, delay_s=0.002)) as client:
+            prompt, params = bytes([7] * 64), SamplingParams(max_tokens=4)
+
+            async def cached() -> int:
+                pieces = [o async for o in client.generate(list(prompt), params)]
+                return pieces[-1].usage.cached_tokens
+
+            assert [await cached(), await cached()] == [0, 48]
+            running = asyncio.create_task(text_of(client, prompt, SamplingParams(max_tokens=60)))
+            await eventually(lambda: client.stats.num_running == 1, "one runs")
+            await client.reset_prefix_cache()
+            assert await cached() == 0
+            assert len(await running) == 60
+            await client.reset_prefix_cache()
+            await eventually(lambda: client.stats.pages_free == 256, "no page is left cached")
+
+    asyncio.run(scenario())
+
+
 def test_choices_are_interleaved_and_each_ends() -> None:
     async def scenario() -> None:
         async with scripted_client(Scenario()) as client:

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from stoker.api.assemble import Assembler, Format, Head, Json, Prompt, fold
 from stoker.api.errors import error_body, info_of
 from stoker.api.params import named_as, wire_names
+from stoker.api.record import CLIENT_CLOSED_REQUEST, Generation, RequestRecord, record_of
 from stoker.api.schema import SamplingBody
 from stoker.api.sse import (
     DONE,
@@ -27,7 +28,7 @@ from stoker.api.sse import (
 )
 from stoker.api.state import AppState
 from stoker.api.streams import RequestOutputs
-from stoker.core.errors import Overloaded
+from stoker.core.errors import Overloaded, RequestAborted
 from stoker.core.request import FinishReason, Output, SamplingParams
 from stoker.core.validate import check_prompt, check_sampling
 
@@ -37,8 +38,6 @@ status code. A request that queues longer is taken for accepted."""
 
 MOST_AT_ONCE = 128
 """Outputs turned to JSON without a pause; with logprobs that is about 10 ms."""
-
-CLIENT_CLOSED_REQUEST = 499
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +49,8 @@ class Job:
     prompts: list[Prompt]
     wire_format: Format
     id_prefix: str
+    operation: str
+    """See `record.Generation`."""
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -76,7 +77,7 @@ async def answer(state: AppState, request: Request, job: Job) -> Response:
     """Run the job; the client's disconnect ends it in the engine, at any stage."""
     check_job(state, job)
     state.check_accepting()
-    run = _Run(state, job)
+    run = _Run(state, job, record_of(request.scope))
     try:
         if job.body.stream:
             await run_while_connected(request.receive, run.accepted())
@@ -96,9 +97,12 @@ async def answer(state: AppState, request: Request, job: Job) -> Response:
 class _Run:
     """One job in the engine. Close it on every way out."""
 
-    def __init__(self, state: AppState, job: Job) -> None:
+    def __init__(self, state: AppState, job: Job, record: RequestRecord) -> None:
         self._state = state
         self._job = job
+        self._record = record
+        response_id = f"{job.id_prefix}-{uuid.uuid4().hex}"
+        record.generation = self._generation = Generation(job.operation, job.params, response_id)
         self._stream = RequestOutputs(
             [
                 state.engine.generate(
@@ -106,15 +110,16 @@ class _Run:
                     job.params,
                     priority=job.body.priority or 0,
                     cache_salt=job.body.cache_salt,
+                    request_id=record.id,
                 )
                 for prompt in job.prompts
             ]
         )
-        state.in_flight.add(self._stream)
+        state.in_flight.add(self._stream, {record.id, response_id})
         options = job.body.stream_options
         self._assembler = Assembler(
             job.wire_format,
-            Head(f"{job.id_prefix}-{uuid.uuid4().hex}", int(time.time()), state.model_name),
+            Head(response_id, int(time.time()), state.model_name),
             job.prompts,
             job.params.n,
             include_usage=not job.body.stream or bool(options and options.include_usage),
@@ -161,7 +166,9 @@ class _Run:
                     yield body
             yield _frames(self._assembler.finish()) + DONE
         except Exception as error:
-            yield _frames(chunks) + frame(error_body(info_of(error)))
+            info = info_of(error)
+            self._record.error = info.code or info.type
+            yield _frames(chunks) + frame(error_body(info))
 
     async def close(self) -> None:
         """Abort what still runs; idempotent."""
@@ -171,6 +178,7 @@ class _Run:
         self._state.in_flight.remove(self._stream)
         if self._assembler.has_begun or self._end is FinishReason.ABORT:
             self._state.metrics.count_ended(self._end, self._assembler.unfinished)
+        self._generation.cut(self._end, self._assembler.unfinished)
         # The abort must go out even if this task is itself being cancelled.
         await asyncio.shield(self._stream.close())
 
@@ -183,8 +191,9 @@ class _Run:
             for item in itertools.islice(iter(self._stream.take, None), MOST_AT_ONCE):
                 chunks += self._assembler.push(*item)
                 self._measure(*item)
-        except Exception:
-            self._end = FinishReason.ERROR
+        except Exception as error:
+            if not isinstance(error, RequestAborted):
+                self._end = FinishReason.ERROR
             raise
 
     def _measure(self, prompt: int, output: Output) -> None:
@@ -193,6 +202,7 @@ class _Run:
             metrics.observe_gap(now - self._last_piece[key])
         self._last_piece[key] = now
         metrics.observe(output)
+        self._generation.observe(prompt, output)
 
 
 def _frames(chunks: list[Json]) -> bytes:

@@ -1,7 +1,8 @@
 """Build the ASGI app of one engine: routes, middleware, error handling.
 
-The order of the middleware, outermost first: the last resort for exceptions, CORS (so that a
-browser can read errors), request id, API key, body limit. The app starts and stops nothing.
+The order of the middleware, outermost first: the record of the request, the last resort for
+exceptions, CORS (so that a browser can read errors), API key, body limit. The app starts and stops
+nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +10,12 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from stoker.api import chat, completions, embeddings, errors, ops
+from stoker.api import admin, chat, completions, embeddings, errors, ops, render
 from stoker.api.auth import ApiKeyMiddleware
 from stoker.api.metrics import Metrics
-from stoker.api.middleware import (
-    REQUEST_ID,
-    BodyLimitMiddleware,
-    CatchAllMiddleware,
-    RequestIdMiddleware,
-)
+from stoker.api.middleware import BodyLimitMiddleware, CatchAllMiddleware
 from stoker.api.protocols import Engine, Template, Tokenizer
+from stoker.api.record import REQUEST_ID, Observer, RecordMiddleware, log_access
 from stoker.api.state import AppState
 from stoker.core.config import ServeConfig, check_server
 from stoker.core.model import GenerationDefaults
@@ -54,8 +51,8 @@ def build_app(
         defaults=defaults,
         metrics=Metrics(name, lambda: engine.stats),
     )
-    for router in (chat.router, completions.router, embeddings.router, ops.router):
-        app.include_router(router)
+    for part in (chat, render, completions, embeddings, ops, admin):
+        app.include_router(part.router)
     errors.install(app)
     _add_middleware(app, config)
     return app
@@ -66,7 +63,6 @@ def _add_middleware(app: FastAPI, config: ServeConfig) -> None:
     app.add_middleware(BodyLimitMiddleware, max_bytes=config.max_body_mib * MIB)
     if config.api_key is not None:
         app.add_middleware(ApiKeyMiddleware, api_key=config.api_key)
-    app.add_middleware(RequestIdMiddleware)
     if config.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -76,3 +72,5 @@ def _add_middleware(app: FastAPI, config: ServeConfig) -> None:
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     app.add_middleware(CatchAllMiddleware)
+    observers: list[Observer] = [log_access] if config.access_log else []
+    app.add_middleware(RecordMiddleware, observers=observers)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stoker.api.errors import error_response
 from stoker.core.errors import Unauthorized
 
-GUARDED = ("/v1/", "/tokenize", "/detokenize")
+GUARDED = ("/v1/", "/tokenize", "/detokenize", "/abort", "/reset_prefix_cache")
 
 
 class ApiKeyMiddleware:

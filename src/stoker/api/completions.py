@@ -44,6 +44,7 @@ async def create_completion(body: CompletionRequest, request: Request, state: St
         ],
         wire_format=CompletionFormat(spelling(state, body), params.skip_special_tokens),
         id_prefix="cmpl",
+        operation="text_completion",
     )
     return await answer(state, request, job)
 

@@ -10,16 +10,16 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
-from stoker.api.answer import CLIENT_CLOSED_REQUEST
 from stoker.api.assemble import usage_json
 from stoker.api.params import named_as
 from stoker.api.prompts import encode_texts, truncated
+from stoker.api.record import CLIENT_CLOSED_REQUEST, Generation, RequestRecord, record_of
 from stoker.api.responses import REQUEST_ERRORS, EmbeddingList
 from stoker.api.schema import EmbeddingRequest
 from stoker.api.sse import run_while_connected
 from stoker.api.state import AppState, State
 from stoker.api.streams import RequestOutputs
-from stoker.core.errors import InvalidRequest, Overloaded, RequestFailed
+from stoker.core.errors import InvalidRequest, Overloaded, RequestAborted, RequestFailed
 from stoker.core.request import FinishReason, Output, SamplingParams, Usage
 from stoker.core.validate import check_prompt
 from stoker.engine.vectors import check_dimensions, embedding
@@ -43,7 +43,8 @@ async def create_embeddings(body: EmbeddingRequest, request: Request, state: Sta
     prompts = await _prompts(state, body)
     state.check_accepting()
     try:
-        outputs = await run_while_connected(request.receive, _run(state, body, prompts))
+        work = _run(state, body, prompts, record_of(request.scope))
+        outputs = await run_while_connected(request.receive, work)
     except ClientDisconnect:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     except Overloaded:
@@ -90,8 +91,11 @@ async def _prompts(state: AppState, body: EmbeddingRequest) -> list[list[int]]:
     return prompts
 
 
-async def _run(state: AppState, body: EmbeddingRequest, prompts: list[list[int]]) -> list[Output]:
+async def _run(
+    state: AppState, body: EmbeddingRequest, prompts: list[list[int]], record: RequestRecord
+) -> list[Output]:
     """The one output of each prompt, in order; aborts all of them when it is cancelled."""
+    record.generation = generation = Generation("embeddings", PARAMS, None)
     stream = RequestOutputs(
         [
             state.engine.generate(
@@ -100,11 +104,12 @@ async def _run(state: AppState, body: EmbeddingRequest, prompts: list[list[int]]
                 priority=body.priority or 0,
                 cache_salt=body.cache_salt,
                 pooling=body.pooling or state.config.pooling,
+                request_id=record.id,
             )
             for prompt in prompts
         ]
     )
-    state.in_flight.add(stream)
+    state.in_flight.add(stream, {record.id})
     outputs: dict[int, Output] = {}
     end = FinishReason.ABORT
     try:
@@ -114,12 +119,15 @@ async def _run(state: AppState, body: EmbeddingRequest, prompts: list[list[int]]
                 while (item := stream.take()) is not None:
                     outputs[item[0]] = item[1]
                     state.metrics.observe(item[1])
-    except Exception:
-        end = FinishReason.ERROR
+                    generation.observe(*item)
+    except Exception as error:
+        if not isinstance(error, RequestAborted):
+            end = FinishReason.ERROR
         raise
     finally:
         state.in_flight.remove(stream)
         state.metrics.count_ended(end, len(prompts) - len(outputs))
+        generation.cut(end, len(prompts) - len(outputs))
         await stream.close()
     if any(output.embedding is None for output in outputs.values()):
         raise RequestFailed("The engine ended this request without an embedding")

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from stoker.api.record import record_of
 from stoker.core.errors import ErrorInfo, InvalidRequest, NotFound, StokerError
 
 logger = logging.getLogger("stoker.api")
@@ -62,18 +63,22 @@ def info_of(error: Exception) -> ErrorInfo:
 def install(app: FastAPI) -> None:
     """Answer every exception of every route in one shape."""
 
-    async def on_stoker_error(_: Request, error: Exception) -> Response:
-        return error_response(info_of(error))
+    async def on_stoker_error(request: Request, error: Exception) -> Response:
+        return answer(request, info_of(error))
 
-    async def on_validation_error(_: Request, error: Exception) -> Response:
+    async def on_validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # registered for this type only
-        return error_response(describe(error.errors()).info)
+        return answer(request, describe(error.errors()).info)
 
-    async def on_http_exception(_: Request, error: Exception) -> Response:
+    async def on_http_exception(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # registered for this type only
-        response = error_response(_http_info(error))
+        response = answer(request, _http_info(error))
         response.headers.update(error.headers or {})
         return response
+
+    def answer(request: Request, info: ErrorInfo) -> Response:
+        record_of(request.scope).error = info.code or info.type
+        return error_response(info)
 
     app.add_exception_handler(StokerError, on_stoker_error)
     app.add_exception_handler(RequestValidationError, on_validation_error)

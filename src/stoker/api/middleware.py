@@ -1,42 +1,15 @@
-"""What surrounds every route: request ids, the body limit, and the last resort for exceptions.
+"""What surrounds every route: the body limit, and the last resort for exceptions.
 
 Plain ASGI on purpose: Starlette's BaseHTTPMiddleware hides the client's disconnect from a route.
 """
 
 from __future__ import annotations
 
-import re
-import uuid
-
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stoker.api.errors import error_response, info_of
 from stoker.core.errors import ErrorInfo, InvalidRequest
-
-REQUEST_ID = "X-Request-Id"
-_GOOD_ID = re.compile(r"[\x21-\x7e]{1,128}")
-
-
-class RequestIdMiddleware:
-    """Echoes the client's X-Request-Id, or makes one. It names nothing inside the engine."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = Headers(scope=scope).get(REQUEST_ID, "")
-        request_id = given if _GOOD_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
-            await send(message)
-
-        await self._app(scope, receive, send_with_id)
 
 
 class CatchAllMiddleware:

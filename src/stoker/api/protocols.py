@@ -30,15 +30,21 @@ class Engine(Protocol):
         priority: int = 0,
         cache_salt: str | None = None,
         pooling: Pooling | None = None,
+        request_id: str | None = None,
     ) -> AsyncIterator[Output]:
         """All `params.n` choices of one prompt, interleaved; each ends with a finish reason.
 
-        With `pooling`, and `max_tokens` 0, one output with an embedding.
+        With `pooling`, and `max_tokens` 0, one output with an embedding. `request_id` is what logs
+        call it; it need not be unique.
         Cancelling the task that waits for the next output aborts the request.
 
         Raises:
             StokerError: the request was refused (at the first output) or failed (later).
         """
+        ...
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget all cached prefixes. Raises EngineDead where no engine is there to do it."""
         ...
 
     def check_health(self) -> None:

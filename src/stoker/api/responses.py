@@ -147,6 +147,17 @@ class DetokenizeAnswer(TypedDict):
     prompt: str
 
 
+class RenderAnswer(TypedDict):
+    prompt: str
+    prompt_token_ids: list[int]
+    count: int
+    max_model_len: int
+
+
+class AbortAnswer(TypedDict):
+    aborted: int
+
+
 class Status(TypedDict):
     status: Literal["ok"]
 

@@ -166,6 +166,13 @@ class EmbeddingRequest(Wire):
         )
 
 
+class AbortRequest(Wire):
+    """POST /abort: either `request_ids` or `all`."""
+
+    request_ids: list[Text] | None = Field(None, min_length=1, max_length=4096)
+    all: bool | None = None
+
+
 class TokenizeRequest(Wire):
     """POST /tokenize: either `prompt` or `messages`."""
 

@@ -78,7 +78,7 @@ class HttpServer:
             self._state.is_draining = True
             self._draining = asyncio.create_task(self._drain())
         else:
-            self._state.in_flight.fail_all(_stopped())
+            self._state.in_flight.fail(None, _stopped())
             self._uvicorn.force_exit = True
             self._uvicorn.should_exit = True
 
@@ -91,7 +91,7 @@ class HttpServer:
                 self._drain_timeout_s,
             )
         if not await in_flight.wait_idle(self._drain_timeout_s):
-            in_flight.fail_all(_stopped())
+            in_flight.fail(None, _stopped())
             await in_flight.wait_idle(FLUSH_S)
         self._uvicorn.should_exit = True
 

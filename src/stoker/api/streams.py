@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from stoker.core.request import Output
 
@@ -90,16 +90,17 @@ class InFlight:
     """The streams that are open, so that a drain can wait for them and end them."""
 
     def __init__(self) -> None:
-        self._streams: set[RequestOutputs] = set()
+        self._streams: dict[RequestOutputs, Collection[str]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def add(self, stream: RequestOutputs) -> None:
-        self._streams.add(stream)
+    def add(self, stream: RequestOutputs, ids: Collection[str]) -> None:
+        """`ids` are what its client knows it by; another stream may have the same."""
+        self._streams[stream] = ids
         self._idle.clear()
 
     def remove(self, stream: RequestOutputs) -> None:
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
         if not self._streams:
             self._idle.set()
 
@@ -115,6 +116,13 @@ class InFlight:
             return False
         return True
 
-    def fail_all(self, error: Exception) -> None:
-        for stream in self._streams:
+    def fail(self, ids: Collection[str] | None, error: Exception) -> int:
+        """End the streams that have one of `ids`, or all; returns how many there were."""
+        found = [
+            stream
+            for stream, own in self._streams.items()
+            if ids is None or not set(ids).isdisjoint(own)
+        ]
+        for stream in found:
             stream.fail(error)
+        return len(found)

@@ -71,12 +71,13 @@ class ServeConfig:
     host: str = option("127.0.0.1", "Address to listen on")
     port: int = option(8000, "Port to listen on")
     served_model_name: str | None = option(None, "Name in /v1/models; default: from the checkpoint")
-    api_key: str | None = option(None, "Bearer token to require on /v1, /tokenize, /detokenize")
+    api_key: str | None = option(None, "Bearer token to require on all that costs work")
     cors_origins: tuple[str, ...] = option((), "Origins that browsers may call from; * for any")
     drain_timeout_s: float = option(30.0, "Seconds that running requests get to finish on SIGTERM")
     health_timeout_s: float = option(20.0, "Seconds without a sign of life until /health fails")
     max_body_mib: int = option(16, "Largest request body")
     pooling: Pooling = option("last", "What /v1/embeddings takes of a text: last token or mean")
+    access_log: bool = option(True, "Log each request at its end, one line of JSON")
     chat_template: str | None = option(None, "Jinja file to use instead of the model's template")
 
 

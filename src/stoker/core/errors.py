@@ -116,6 +116,14 @@ class RequestFailed(StokerError):
     default_code = "request_failed"
 
 
+class RequestAborted(StokerError):
+    """Somebody other than the client ended this request, by its id."""
+
+    status = 409
+    type = "request_aborted"
+    default_code = "aborted"
+
+
 class StartupError(StokerError):
     """The process cannot start as asked: printed as one line, exit code 2."""
 

@@ -40,8 +40,10 @@ def expand(
     priority: int = 0,
     cache_salt: str | None = None,
     pooling: Pooling | None = None,
+    request_id: str | None = None,
 ) -> list[Request]:
-    """One Request a choice, under ids that are new even if two clients send the same thing.
+    """One Request a choice. Their ids begin with `request_id`, so that logs can be searched for it,
+    and are new even if two clients send the same one.
 
     Raises:
         InvalidRequest: a parameter is out of range or the prompt is not for this model. What the
@@ -52,7 +54,7 @@ def expand(
     for text in params.stop:
         _check_text("stop", text)
     _check_text("cache_salt", cache_salt or "")
-    unique = uuid.uuid4().hex
+    unique = f"{request_id or 'req'}.{uuid.uuid4().hex}"
     now = time.time()
     return [
         Request(

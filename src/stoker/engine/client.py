@@ -30,6 +30,7 @@ from stoker.engine.stream import OutputStream
 from stoker.engine.supervisor import Supervisor
 from stoker.engine.wire import (
     Abort,
+    Done,
     EngineInfo,
     Events,
     FromEngine,
@@ -37,6 +38,7 @@ from stoker.engine.wire import (
     Pong,
     Progress,
     Ready,
+    ResetPrefixCache,
     Stats,
     Submit,
 )
@@ -80,6 +82,8 @@ class EngineClient:
         self._info: EngineInfo | None = None
         self._stats = Stats()
         self._choices: dict[str, _Choice] = {}
+        self._calls: dict[int, asyncio.Future[None]] = {}
+        self._numbers = itertools.count()
         self._last_sign = time.monotonic()
         self._pings: asyncio.Task[None] | None = None
 
@@ -117,10 +121,12 @@ class EngineClient:
         priority: int = 0,
         cache_salt: str | None = None,
         pooling: Pooling | None = None,
+        request_id: str | None = None,
     ) -> AsyncGenerator[Output, None]:
         """All `params.n` choices of one prompt, interleaved; each ends with a finish reason.
 
         With `pooling`, and `max_tokens` 0, the one piece is an embedding of the prompt.
+        `request_id` is what logs call it; it need not be unique.
         Nothing is sent before the first piece is asked for. Closing the iterator, or cancelling the
         task that waits for it, aborts the request.
 
@@ -128,7 +134,9 @@ class EngineClient:
             StokerError: the request was refused (at the first piece) or failed (later);
                 EngineDead where the engine process ended meanwhile.
         """
-        requests = expand(prompt_token_ids, params, self.info, priority, cache_salt, pooling)
+        requests = expand(
+            prompt_token_ids, params, self.info, priority, cache_salt, pooling, request_id
+        )
         self._check_room(params.n)
         stream = OutputStream(len(requests))
         try:
@@ -138,6 +146,17 @@ class EngineClient:
                     yield output
         finally:
             self._abort(request.id for request in requests)
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget all cached prefixes. Raises EngineDead where no engine is there to do it."""
+        self._check_ready()
+        number = next(self._numbers)
+        done = self._calls[number] = asyncio.get_running_loop().create_future()
+        self._supervisor.send(ResetPrefixCache(number))
+        try:
+            await done
+        finally:
+            del self._calls[number]
 
     def check_health(self) -> None:
         """Raise EngineDead unless the engine process lives and has said so lately."""
@@ -204,6 +223,10 @@ class EngineClient:
                     self._take(event)
             case Pong(stats=stats):
                 self._stats = stats
+            case Done(number):
+                call = self._calls.get(number)
+                if call is not None and not call.done():
+                    call.set_result(None)
             case Ready(info):
                 self._info = info
             case Progress(done, total):
@@ -243,8 +266,11 @@ class EngineClient:
         self._abort(list(self._choices))
         for choice in choices:
             choice.stream.fail(error)
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(error)
 
     async def _ping(self) -> None:
-        for number in itertools.count():
-            self._supervisor.send(Ping(number))
+        while True:
+            self._supervisor.send(Ping(next(self._numbers)))
             await asyncio.sleep(PING_EVERY_S)

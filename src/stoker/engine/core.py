@@ -63,6 +63,10 @@ class EngineCore:
     def abort_all(self) -> list[TokenEvent]:
         return self.abort(tuple(self._live))
 
+    def reset_prefix_cache(self) -> None:
+        """Forget all cached prefixes; what runs keeps the pages that it has."""
+        self._scheduler.reset_prefix_cache()
+
     def step(self) -> list[TokenEvent]:
         """Run one batch and return what is new.
 
@@ -92,7 +96,8 @@ class EngineCore:
             result = self._runner.execute(plan)
         except Exception as error:
             self._failures += 1
-            logger.exception("step %d failed", plan.step_id)
+            requests = ", ".join(seq.request_id for seq in plan.seqs)
+            logger.exception("step %d failed, with it %s", plan.step_id, requests)
             if self._failures >= MAX_STEP_FAILURES:
                 raise EngineDead(
                     f"{self._failures} steps in a row failed ({type(error).__name__})"

@@ -18,6 +18,7 @@ from stoker.engine.core import EngineCore
 from stoker.engine.lifeline import take_hold
 from stoker.engine.wire import (
     Abort,
+    Done,
     EngineInfo,
     Events,
     Failed,
@@ -26,6 +27,7 @@ from stoker.engine.wire import (
     Pong,
     Progress,
     Ready,
+    ResetPrefixCache,
     Stop,
     Submit,
     ToEngine,
@@ -134,6 +136,9 @@ class EngineLoop:
                 self._send(self._core.abort(request_ids))
             case Ping(number):
                 self._channel.send(Pong(number, self._core.stats))
+            case ResetPrefixCache(number):
+                self._core.reset_prefix_cache()
+                self._channel.send(Done(number))
             case Stop():
                 self._send(self._core.abort_all())
                 return True

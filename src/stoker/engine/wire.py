@@ -32,11 +32,17 @@ class Ping(msgspec.Struct, tag="ping", frozen=True):
     number: int
 
 
+class ResetPrefixCache(msgspec.Struct, tag="reset_prefix_cache", frozen=True):
+    """Forget all cached prefixes, then say Done."""
+
+    number: int
+
+
 class Stop(msgspec.Struct, tag="stop", frozen=True):
     """End the engine process; requests still running are finished with `abort`."""
 
 
-ToEngine = Submit | Abort | Ping | Stop
+ToEngine = Submit | Abort | Ping | ResetPrefixCache | Stop
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,13 +108,19 @@ class Pong(msgspec.Struct, tag="pong", frozen=True):
     stats: Stats
 
 
+class Done(msgspec.Struct, tag="done", frozen=True):
+    """The call of that number was carried out."""
+
+    number: int
+
+
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """The engine cannot start or go on; the process ends after it."""
 
     error: ErrorInfo
 
 
-FromEngine = Ready | Progress | Events | Pong | Failed
+FromEngine = Ready | Progress | Events | Pong | Done | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_engine = msgspec.msgpack.Decoder(ToEngine).decode

@@ -105,6 +105,10 @@ class Scheduler:
             events.append(self._finish(seq, FinishReason.ABORT))
         return events
 
+    def reset_prefix_cache(self) -> None:
+        """Forget all cached prefixes; what runs keeps the pages that it has."""
+        self._memory.reset_prefix_cache()
+
     @property
     def has_work(self) -> bool:
         return bool(self._by_id)

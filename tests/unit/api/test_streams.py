@@ -77,10 +77,10 @@ def test_waiting_has_a_deadline_and_fail_ends_from_outside() -> None:
         engine = FakeEngine(FakeTokenizer(), first_step_s=60)
         in_flight = InFlight()
         stream = RequestOutputs([engine.generate([1], SamplingParams())])
-        in_flight.add(stream)
+        in_flight.add(stream, {"a"})
         assert not await stream.wait(0.01)
         assert not await in_flight.wait_idle(0.01)
-        in_flight.fail_all(RequestFailed("stopped"))
+        assert in_flight.fail(None, RequestFailed("stopped")) == 1
         assert await stream.wait(1)
         with pytest.raises(RequestFailed):
             stream.take()

@@ -7,6 +7,7 @@ import pytest
 from stoker.core.errors import EngineDead
 from stoker.core.plan import StepPlan, StepResult
 from stoker.core.request import FinishReason, Request, SamplingParams, TokenEvent
+from stoker.engine.admission import expand
 from stoker.engine.core import MAX_STEP_FAILURES, EngineCore
 from tests.support.engine import RAISE, VOCAB, FaultyRunner, Scenario, build_scripted
 
@@ -40,6 +41,28 @@ def test_requests_run_to_their_length() -> None:
     events = run(make(), request("a"), request("b", b"other", 7))
     assert {name: len(tokens(e)) for name, e in events.items()} == {"a": 4, "b": 7}
     assert all(e[-1].finish_reason is FinishReason.LENGTH for e in events.values())
+
+
+def test_ids_begin_with_the_clients_and_are_new_even_for_the_same_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    core, info = build_scripted(Scenario())
+    params = SamplingParams(max_tokens=2, n=2)
+    twice = [r for _ in range(2) for r in expand([RAISE], params, info, request_id="mine")]
+    assert len({r.id for r in twice}) == 4
+    run(core, *twice)
+    [failure] = [record for record in caplog.records if "step" in record.getMessage()]
+    assert all(r.id.startswith("mine.") and r.id in failure.getMessage() for r in twice)
+
+
+def test_a_reset_forgets_prefixes_and_frees_pages() -> None:
+    core = make()
+    run(core, request("first", b"x" * 40))
+    assert core.stats.pages_cached == 2
+    core.reset_prefix_cache()
+    assert core.stats.pages_cached == 0
+    again = run(core, request("second", b"x" * 40))
+    assert again["second"][-1].num_cached_tokens == 0
 
 
 @pytest.mark.parametrize(
